@@ -14,7 +14,7 @@ _failures = {}
 
 
 def watch(find):
-    """Ask `find` for the `SparseFile` of a descriptor; None for other files."""
+    """Use `find` from now on to get the `SparseFile` of a descriptor, or None."""
     global is_watching, _find
     _find = find
     is_watching = True
@@ -32,7 +32,7 @@ def fetch_bytes(int descriptor, int64_t start, int64_t end):
 
 
 def is_remote(int descriptor):
-    """Return whether an open file is remote: its holes are not fetched yet."""
+    """Return whether an open file is remote: its holes are bytes not fetched yet."""
     return bool(is_watching and _find(descriptor) is not None)
 
 

@@ -261,6 +261,8 @@ class LogFile:
     def check_length(self, position: int) -> None:
         """Raise `CorruptBatchError` for a length that no broker reads past.
 
+        Zeros are such a length.
+
         Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``.
         """
         fault = self._frame_fault(self._head_at(position), position)

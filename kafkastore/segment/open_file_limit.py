@@ -59,7 +59,7 @@ def register(search: OpenSearch) -> None:
 
 
 def close_all_logs() -> bool:
-    """Close the logs of all searches; return whether there were any."""
+    """Close all logs to free their descriptors; return whether there were any."""
     has_closed = False
     while _open:
         try:

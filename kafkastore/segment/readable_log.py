@@ -1,4 +1,4 @@
-"""The part of `LogFile` that searches and salvage use."""
+"""The part of `LogFile` that searches and salvage use; `LogFile` imports both."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -147,7 +147,7 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
 
 
 def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
-    """Return whether a whole batch of the segment begins at a position."""
+    """Return whether a whole batch with an offset of the segment is at a position."""
     try:
         first_offset = log.first_offset_at(position)
     except CorruptionError:

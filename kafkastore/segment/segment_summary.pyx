@@ -75,7 +75,7 @@ cdef enum:
 
 
 cpdef int64_t largest_used_size(int64_t log_size, Py_ssize_t entry_size) noexcept nogil:
-    """Return the largest size in bytes of an index: an entry a batch, one more.
+    """Return an index's largest size in bytes: an entry a batch and one for the roll.
 
     At least Kafka's default preallocation: a crash may truncate a log and leave its index.
     """

@@ -164,7 +164,7 @@ class SegmentWriter:
         return end
 
     def append_aborted(self, transactions: NDArray[Any]) -> None:
-        """Append ABORTED_TXN entries, in the order of their markers."""
+        """Append ABORTED_TXN entries to their index, in the order of the markers."""
         self._transactions.append(transaction_index.pack(transactions))
 
     def truncate_to(self, offset: int, now: int) -> None:
@@ -205,7 +205,7 @@ class SegmentWriter:
         self._growth = self._growth_of_files(cut, size, before.created_ms, largest)
 
     def trim(self) -> None:
-        """Finish the indexes and truncate all files, as at roll and close.
+        """Finish the indexes and truncate files to the used part, as at roll and close.
 
         Source: Kafka 2.4.0 ``LogSegment.onBecomeInactiveSegment``, ``close``.
         """
@@ -270,7 +270,7 @@ class SegmentWriter:
         self._times.resize(self.limits.segment_index_bytes)
 
     def _largest_in_tail(self, segment: LogSegment) -> TimestampOffset:
-        """Find the largest timestamp, which no entry may have after a truncation.
+        """Find the largest timestamp; after a truncation, the last entry may lack it.
 
         Source: Kafka 2.4.0 ``LogSegment.loadLargestTimestamp``.
         """

@@ -268,7 +268,7 @@ cdef Outcome search_batches(
     Window* window, Search* search, bint skip_control, bint is_placed, int64_t base_offset,
     int64_t largest_offset
 ) noexcept nogil:
-    """Search from ``search.position`` to the batch that decides."""
+    """Search from ``search.position``; set it to that of the batch that decides."""
     cdef BatchHeader* header = &search.header
     cdef Outcome outcome
     while True:
@@ -402,8 +402,9 @@ cdef class SegmentSearch:
                   answers not None, /):
         """Do `find` for many timestamps, into `answers` (TIMESTAMP_AND_OFFSET).
 
-        Timestamps in rising order are faster. Raises ValueError if the arrays differ in length, and
-        the errors of `find` for the first timestamp that fails.
+        An answer of -1 means that there is no record. Timestamps in rising order are faster. Raises
+        ValueError if the arrays differ in length, and the errors of `find` for the first timestamp
+        that fails.
         """
         cdef Search search
         if answers.dtype != TIMESTAMP_AND_OFFSET or answers.shape != (target_timestamps.shape[0],):
@@ -514,8 +515,7 @@ cdef class SegmentSearch:
         return twin
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
-        """Open the log if it is closed; it stays open while the result is kept.
-        """
+        """Open the log if it is closed; it stays open while the result is kept."""
         cdef int descriptor
         cdef int64_t size, largest_offset
         cdef bint is_placed
@@ -617,7 +617,7 @@ cdef class SegmentSearch:
     cdef Outcome _position_before(
         self, Search* search, int asked, int64_t offset, int64_t* position
     ) noexcept nogil:
-        """Find a batch before which all offsets are smaller, or 0."""
+        """Find a batch with only smaller offsets before it; 0 if entries do not match."""
         cdef OffsetEntry entry
         cdef BatchHeader header
         cdef int64_t first_offset
@@ -658,8 +658,7 @@ cdef class SegmentSearch:
         return False
 
     cdef Outcome _decide(self, object log, Search* search, Outcome outcome) except *:
-        """Do the step that needs Python; IS_NONE ends the search, others go on.
-        """
+        """Do the step that needs Python; IS_NONE ends the search, others continue it."""
         cdef const uint8_t[::1] payload
         if outcome == IS_OUT_OF_MEMORY:
             raise MemoryError("not enough memory to read a log")
@@ -705,7 +704,7 @@ cdef class SegmentSearch:
         return outcome
 
     cdef object _batch(self, Search* search):
-        """Return the bytes of the batch just read; None if they are truncated."""
+        """Return the bytes of the batch whose header was read; None if truncated."""
         cdef int64_t position = search.header.position
         cdef Py_ssize_t at
         if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:

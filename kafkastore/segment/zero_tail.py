@@ -13,8 +13,9 @@ _CHUNK_BYTES = 1 << 20
 def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
     """Return whether a file has only zeros from a byte position to its end.
 
-    `file` is a path or an open descriptor, whose own position moves. Returns False if the file
-    can't be read; raises OSError if it can't be opened.
+    The result is True for a file that ends before the position. `file` is a path or an open
+    descriptor, whose own position moves. Returns False if the file can't be read; raises OSError if
+    it can't be opened.
     """
     with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
         opened.seek(position)

@@ -40,7 +40,7 @@ class LogOffsetPosition(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by its timestamp (ms); without an epoch, it is None."""
+    """A record found by timestamp (ms); `leader_epoch` is None if the batch has none."""
 
     timestamp: int
     offset: int

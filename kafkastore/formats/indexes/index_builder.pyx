@@ -244,7 +244,7 @@ cdef class IndexBuilder:
         return taken
 
     def finish(self):
-        """Add the last time index entry; return the bytes of both indexes."""
+        """Add the last time index entry; return both indexes, the offset index first."""
         PyByteArray_Resize(self.offset_entries, self.built.offset_bytes)
         PyByteArray_Resize(self.time_entries, self.built.time_bytes + TIME_ENTRY_SIZE)
         if not maybe_add_time_entry(

@@ -90,7 +90,7 @@ cdef inline void store_time_entry(
 cdef inline Py_ssize_t used_time_slots(
     const uint8_t* entries, Py_ssize_t count, Py_ssize_t slots_of_file
 ) noexcept nogil:
-    """Count the slots before the padding; a file of one slot has no padding."""
+    """Count the slots before the padding; a trimmed file of one slot has none."""
     return count if slots_of_file == 1 else slots_before_padding(entries, count, TIME_ENTRY_SIZE)
 
 

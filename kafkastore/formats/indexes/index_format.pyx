@@ -246,7 +246,7 @@ cdef class IndexFormat:
         return found
 
     def last_entry(self, entries, int64_t base_offset):
-        """Decode the last slot, padding or not."""
+        """Decode the last slot, padding or not; without slots, decode slot -1."""
         cdef Py_buffer view
         PyObject_GetBuffer(entries, &view, PyBUF_SIMPLE)
         found = self.load(&view, base_offset, view.len // self.ENTRY_SIZE - 1)

@@ -139,7 +139,7 @@ cdef class SegmentGrowth:
         return len(self.new_offset_entries) + len(self.new_time_entries)
 
     def finish(self):
-        """Add the entry of the segment's largest timestamp, as at roll and close."""
+        """Add the time index entry of the largest timestamp, as at roll and close."""
         self._maybe_add_time_entry(True)
 
     def take_entries(self):

@@ -134,7 +134,10 @@ cdef inline SlotRange search_slots(
 cdef inline Py_ssize_t slots_before_padding(
     const uint8_t* entries, Py_ssize_t count, Py_ssize_t entry_size,
 ) noexcept nogil:
-    """Count the slots up to the last one that is not all zeros."""
+    """Count the slots up to the last one that is not all zeros.
+
+    Only the padding and that slot are read.
+    """
     cdef Py_ssize_t size = count * entry_size
     cdef uint64_t eight_bytes
     while size >= 8:

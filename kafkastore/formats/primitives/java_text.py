@@ -127,7 +127,7 @@ def _logical_lines(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _unescaped(text: str, position: int) -> str:
-    r"""Replace ``\n``, ``\u0041`` and the like; drop any other backslash."""
+    r"""Replace ``\n``, ``\u0041`` and the like; otherwise drop the backslash."""
     if "\\" not in text:
         return text
     out = []

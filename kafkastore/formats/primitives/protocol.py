@@ -302,7 +302,7 @@ class ProtocolWriter:
             self.array(name, values, element)
 
     def tagged_fields(self, name: str, fields: Mapping[int, bytes] | None = None) -> None:
-        """Write packed values by their tags, in a flexible message."""
+        """Write packed values by their tags; only a flexible message can have any."""
         values = fields or {}
         if self.is_flexible:
             self.unsigned_varint(name, len(values))

@@ -84,7 +84,7 @@ cdef inline int varint_size(int64_t value) noexcept nogil:
 
 
 cdef inline uint8_t* write_varint(uint8_t* at, int64_t value) noexcept nogil:
-    """Write a varint of 32 or 64 bits; return the place after it."""
+    """Write a varint, the same for 32 and 64 bits; return the place after it."""
     cdef uint64_t raw = sign_lowest(value)
     while raw > 127:
         at[0] = <uint8_t> (raw | 128)

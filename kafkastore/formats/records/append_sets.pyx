@@ -69,11 +69,12 @@ from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 
 @cython.final
 cdef class AppendSets:
-    """The sets of one append, in log order: `assign_offsets`, `keep_offsets`.
+    """The sets of one append, in the order of the log.
 
-    `count` is the number of sets. `has_producers`: a batch is of an idempotent producer or ends a
-    transaction. `has_old_messages`: there are messages before magic 2. `codecs` has a bit for each
-    codec of the batches except control batches: bit 0 for none, bit 1 for gzip, and so on.
+    `assign_offsets` and `keep_offsets` build it. `count` is the number of sets. `has_producers`: a
+    batch is of an idempotent producer or ends a transaction. `has_old_messages`: there are messages
+    before magic 2. `codecs` has a bit for each codec of the batches except control batches: bit 0
+    for none, bit 1 for gzip, and so on.
     """
 
     def __cinit__(self, Py_ssize_t batch_count):
@@ -227,7 +228,10 @@ cdef int check_as_leader(const BatchHeader* header) except -1:
 
 cdef void stamp(uint8_t* at, BatchHeader* header, int64_t base_offset, int32_t leader_epoch,
                 int16_t attributes, int64_t max_timestamp) noexcept nogil:
-    """Give a batch its offset and epoch, which its checksum does not cover."""
+    """Set the offset, epoch, attributes and timestamp of a batch.
+
+    Of these, its checksum covers only attributes and timestamp.
+    """
     header.last_offset = base_offset + header.count - 1
     header.base_offset = base_offset
     header.leader_epoch = leader_epoch

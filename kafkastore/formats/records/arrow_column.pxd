@@ -65,7 +65,10 @@ cdef inline void add_null(Nulls* nulls, Py_ssize_t row) noexcept nogil:
 
 cdef inline void copy_bytes(uint8_t* to, const uint8_t* at, Py_ssize_t size,
                             const uint8_t* readable_end) noexcept nogil:
-    """Copy bytes; at `to`, there is room for `QUICK_COPY` bytes more."""
+    """Copy bytes; at `to`, there is room for `QUICK_COPY` bytes more.
+
+    `to` is in other memory, or at least `QUICK_COPY` bytes before `at`.
+    """
     if size <= QUICK_COPY and readable_end - at >= QUICK_COPY:
         memcpy(to, at, QUICK_COPY)
     else:

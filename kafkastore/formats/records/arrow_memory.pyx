@@ -16,7 +16,7 @@ cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
 
 
 cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
-    """Resize a block to at least `capacity`; False if out of memory."""
+    """Grow a block to at least `capacity`, keeping its bytes; False if out of memory."""
     cdef uint8_t* moved
     if capacity <= block.capacity:
         return True

@@ -309,7 +309,7 @@ cdef class BatchSequence:
     def false_offset_entry(self):
         """The first wrong slot of the offset index; -1 if there is none.
 
-        Entries after the last batch break theirs too.
+        Entries after the last batch are wrong too.
         """
         return self._first_false(&self.log.offset_index)
 
@@ -346,7 +346,7 @@ cdef class BatchSequence:
         return i
 
     def skip_to(self, int64_t position, *, bint is_end=False):
-        """Skip bytes that cannot be read as batches, and entries that point there.
+        """Skip bytes that cannot be read as batches, and index entries for them.
 
         `position` is where the next batch begins or, with `is_end`, the end of the file.
         """

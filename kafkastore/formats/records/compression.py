@@ -55,7 +55,10 @@ _GZIP_WINDOW = 31  # for zlib: a gzip header and the largest window
 
 
 def check_codec(codec: int, magic: int, compression_level: int | None) -> None:
-    """Raise `ArgumentValueError` if a magic or codec does not allow the rest."""
+    """Raise `ArgumentValueError` for a codec or level that is not supported.
+
+    The magic must allow the codec, and the codec the level.
+    """
     try:
         codec = Codec(codec)
     except ValueError:
@@ -134,7 +137,7 @@ def _snappy(data: bytes | memoryview) -> bytes:
 
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    """Compress into a frame for Kafka's own reader, which lacks much of LZ4."""
+    """Compress to the part of the frame format that Kafka's own reader supports."""
     return bytes(
         lz4.frame.compress(
             data,

@@ -215,7 +215,7 @@ class Decompressor:
         return None
 
     def _decompress_zstd(self, data: bytes | memoryview, limit: int) -> bytes:
-        """Decompress one frame at once if it is not larger than those before."""
+        """Decompress one frame at once if about as large as those before, or in pieces."""
         if _is_one_zstd_frame(memoryview(data)):
             with contextlib.suppress(zstandard.ZstdError):
                 if max(zstandard.frame_content_size(data), self._zstd_size) <= limit:

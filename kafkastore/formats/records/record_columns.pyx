@@ -1,4 +1,4 @@
-"""Decode records into the buffers of Arrow arrays, without Python objects.
+"""Decode records into Arrow buffers, without a Python object for each record.
 
 `RecordColumns` is filled batch by batch from the bytes of a log, and hands over its buffers on
 request; `log.records_as_arrow` turns them into Arrow arrays without a copy. Values of columns that
@@ -393,7 +393,7 @@ cdef class RecordColumns:
             self.has_end_timestamp and timestamp >= self.end_timestamp)
 
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil:
-        """Return whether a batch may hold requested records, by its header."""
+        """Return whether a batch may hold requested records, by checksummed fields."""
         if header.attributes & CONTROL_FLAG and header.magic == 2 and not self.include_control:
             return False
         # A record without a timestamp has -1, whatever its wrapper says.

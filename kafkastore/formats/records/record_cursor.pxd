@@ -82,7 +82,7 @@ cdef inline bint is_wrapper(const BatchHeader* header) noexcept nogil:
 
 
 cdef inline int timestamp_type(const BatchHeader* header) noexcept nogil:
-    """Kafka's ids: -1 NoTimestampType, 0 CreateTime, 1 LogAppendTime."""
+    """Return the ``TimestampType`` id: -1 none, 0 CreateTime, 1 LogAppendTime."""
     if header.magic == 0:
         return -1
     return 1 if header.attributes & TIMESTAMP_TYPE_FLAG else 0
@@ -91,7 +91,7 @@ cdef inline int timestamp_type(const BatchHeader* header) noexcept nogil:
 cdef inline bint open_cursor(
     RecordCursor* cursor, const BatchHeader* header, const uint8_t* records, Py_ssize_t size
 ) noexcept nogil:
-    """Set a cursor before the first record; set `error` if that can't be read."""
+    """Set a cursor before the first record; False, with `error` set, if unreadable."""
     cdef const uint8_t* at
     cdef int64_t last_inner = -1, left
     cursor.at = records
@@ -322,7 +322,10 @@ cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept n
 
 
 cdef inline bint read_header(Cursor* fields, HeaderView* header) noexcept nogil:
-    """Read one header into ``RecordView.headers``; False if it is broken."""
+    """Read one header; False if it is broken.
+
+    `fields` begins at ``RecordView.headers``.
+    """
     header.name_size = read_varint(fields)
     header.name = fields.at
     if fields.failed or header.name_size < 0 or header.name_size > fields.end - fields.at:

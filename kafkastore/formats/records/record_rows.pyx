@@ -91,7 +91,7 @@ cdef bint find_header(RecordRows rows, int32_t i, HeaderView* header) noexcept n
 
 
 cdef const uint8_t* data_of(RecordRows rows, str column, buffer, Py_ssize_t least) except NULL:
-    """Return the bytes of a buffer; raise if there are fewer than `least`."""
+    """Return the bytes of a buffer, kept alive; raise if fewer than `least`."""
     cdef const uint8_t[::1] data = memoryview(buffer).cast("B")
     if data.shape[0] < least:
         raise ArgumentValueError(column, f"a buffer of at least {least} bytes", data.shape[0])
@@ -108,7 +108,7 @@ cdef const uint8_t* validity_of(RecordRows rows, str column, buffer,
 
 
 cdef BinaryRows binary_rows(RecordRows rows, str column, parts, Py_ssize_t count) except *:
-    """Return a binary column; without values, Arrow leaves out the bytes."""
+    """Return a binary column; Arrow omits the bytes if all values are empty or null."""
     cdef BinaryRows binary
     _, validity, offsets, values = parts
     values = b"" if values is None else values

@@ -1,4 +1,4 @@
-"""The headers of ListOffsets requests and responses, after the size.
+"""The headers of ListOffsets requests and responses, which follow the size.
 
 ::
 
@@ -26,7 +26,7 @@ API_KEY = 2
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request, 0 to 11; responses repeat `correlation_id`.
+    """The header of a request, version 0 to 11; responses repeat `correlation_id`.
 
     `client_id` is the client's name for itself.
     """
@@ -90,7 +90,7 @@ def pack_response_header(correlation_id: int, version: int) -> bytes:
 
 
 def parse_response_header(data: bytes, version: int) -> tuple[int, int]:
-    """Return a response's correlation id, and the position of what follows it.
+    """Return a response's correlation id, and the position where its body starts.
 
     `data` is header and response, without the size; `version` is that of the request, 0 to 11.
     Raises `CorruptionError` if a field is incomplete, and `UnsupportedFormatError` for another

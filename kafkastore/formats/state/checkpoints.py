@@ -1,4 +1,4 @@
-"""The small text files: checkpoints, ``meta.properties``, the marker.
+"""The small text files: checkpoints, properties, partition metadata, the marker.
 
 Offset checkpoint (recovery points, log start offsets, high watermarks, the cleaner's) and leader
 epoch checkpoint::
@@ -86,7 +86,7 @@ def pack_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[EpochStart, ...]:
-    """Parse a leader epoch checkpoint, unchecked, in the order of the file.
+    """Parse a leader epoch checkpoint in the file's order, which is not checked.
 
     An empty file, or one with only a version, has no entries. Raises `CorruptCheckpointError` for a
     file that a broker refuses.
@@ -131,7 +131,7 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def parse_partition_metadata(data: bytes) -> str:
-    """Return the topic id in ``partition.metadata``: URL-safe base64.
+    """Return the topic id in ``partition.metadata``, 22 URL-safe base64 characters.
 
     Raises `CorruptCheckpointError` for a file that a broker refuses; the broker then takes the log
     directory offline. Versions above 0 are read like 0, and the names before the colons are
@@ -253,7 +253,7 @@ def _field_after_colon(lines: Iterator[tuple[int, bytes]], form: str, end: int) 
 
 
 def _decode_topic_id(text: str) -> bytes:
-    """Decode base64 as Java does: padding may be missing, but not wrong."""
+    """Decode base64 as Java's URL decoder: padding may be missing, but not wrong."""
     if re.fullmatch(r"[A-Za-z0-9_-]{22}(==)?", text) is None:
         raise ValueError(text)
     return base64.urlsafe_b64decode(text[:22] + "==")
@@ -276,7 +276,7 @@ def _malformed(form: str, line: str, position: int) -> CorruptCheckpointError:
 
 
 def _read_back(data: bytes, parse: Callable[[bytes], object], wanted: object) -> bytes:
-    """Return packed data; raise if a broker would read something else."""
+    """Return packed data; raise if a broker would not read the same from it."""
     try:
         found = parse(data)
     except CorruptCheckpointError as error:

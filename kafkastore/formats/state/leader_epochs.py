@@ -149,7 +149,7 @@ class LeaderEpochs:
         return None if slot < 0 else self._entries[slot].epoch
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return where an epoch ends, for those who look for a divergence.
+        """Return an epoch's end, for a follower or consumer that looks for a divergence.
 
         The result is the largest epoch up to the requested one, and its exclusive end: the start of
         the next epoch, or `log_end_offset` (exclusive) for the latest one. If all known epochs are

@@ -1,4 +1,4 @@
-"""The state of one producer, and which batches fit it.
+"""The state of one producer, how batches change it, and which batches fit.
 
 `replay` applies batches of the log, and `prepare` checks batches before they are appended. Both
 return which transactions begin and end; `producer_state.ProducerState` keeps track of these.
@@ -321,7 +321,7 @@ cdef inline bint _has_producer(const BatchHeader* header) noexcept nogil:
 
 
 cdef const uint8_t[::1] _bytes_of(headers, controls):
-    """Return the bytes of headers; each control batch must have its record."""
+    """Return the bytes of headers; check that each control batch has a record."""
     cdef const uint8_t[::1] header_bytes = bytes_of(np.ascontiguousarray(headers))
     cdef const BatchHeader* header
     cdef const BatchHeader* end
@@ -451,7 +451,7 @@ cdef object _objection(
 cdef object _wrong_sequence(
     ProducerEntry entry, ProducerEntry current, const BatchHeader* header, const Rules* rules
 ):
-    """Return the error for a sequence that does not follow the one before."""
+    """Return the error for a sequence that does not follow the last one, or None."""
     cdef int32_t expected, last_sequence = _last_sequence(entry, current, header.producer_epoch)
     if header.producer_epoch != entry.producer_epoch:
         if header.base_sequence == 0:

@@ -110,7 +110,7 @@ class ProducerState:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first undecided or unreplicated offset of transactions, or None.
+        """The first offset undecided or decided by an unreplicated marker, or None.
 
         The last stable offset is this offset if it is below the high watermark, otherwise the high
         watermark; it is at least the log start offset.
@@ -122,7 +122,7 @@ class ProducerState:
 
     @property
     def first_refusal(self) -> ProducerStateError | None:
-        """The first reason for a broker not to load the batches, or None.
+        """The first reason for a broker not to load the replayed batches, or None.
 
         A broker's recovery fails on it and does not truncate the log: it has to be repaired by
         hand.

@@ -22,7 +22,7 @@ _TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
 def is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which batches (BATCH_HEADER) are control batches."""
+    """Return which batches (BATCH_HEADER) are control batches, such as markers."""
     found: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & _CONTROL != 0)
     return found
 

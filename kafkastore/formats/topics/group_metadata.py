@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: committed offsets, group metadata.
+"""Records of ``__consumer_offsets``: committed offsets and group metadata.
 
 The first two bytes of a key are its *record type*, which determines the value; the first two bytes
 of a value are its version. A null value (a tombstone) deletes the key::
