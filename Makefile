@@ -22,7 +22,7 @@ ORACLES = kafka or soak or fuzz or sanitizer
 SIDE_BY_SIDE = -n logical --maxprocesses=4 --dist=loadfile
 
 # Python files need no rebuild: an editable install runs them where they lie.
-COMPILED = $(shell find kafkastore legacy migration -name '*.py[xd]' -o -name '*.h')
+COMPILED = $(shell find kafkastore legacy migration -name '*.p[yx][xd]' -o -name '*.h')
 PYTHON_FILES = $(shell find kafkastore legacy migration -name '*.py')
 
 # The root's kafkastore/ must never hide the installed one: neither for this Python nor for Spark's

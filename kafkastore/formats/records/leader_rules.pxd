@@ -5,7 +5,12 @@ Source: Kafka 2.4.0 and 3.9.0 ``LogValidator.validateRecord``.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kafkastore.formats.records.batch_header cimport CONTROL_FLAG, BatchHeader
-from kafkastore.formats.records.record_cursor cimport RecordCursor, RecordView, next_record, open_cursor
+from kafkastore.formats.records.record_cursor cimport (
+    RecordCursor,
+    RecordView,
+    next_record,
+    open_cursor,
+)
 
 
 cdef enum Wrong:
