@@ -17,7 +17,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 RUN = kafkastore-run
 CHECK = build/check
 CLASSES = $(VENV)/spark-classes.jsa
-ORACLES = kafka or soak or fuzz or sanitizer
+MARKS = kafka or soak or fuzz or sanitizer or server
 # Tests of one file share what they set up, so they stay together (tests/models/work_units.py).
 SIDE_BY_SIDE = -n logical --maxprocesses=4 --dist=loadfile
 
@@ -40,9 +40,9 @@ run: installed ## build, then run the pipeline over sample directories: see it w
 	@test -d $(RUN)/sample || $(BIN)/kafkastore sample $(RUN)/sample
 	$(BIN)/kafkastore pipeline $(RUN)/sample/* --out $(RUN)/out
 
-test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, soaking, fuzzing, sanitizers
+test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, servers, soaking, fuzzing, sanitizers
 	@mkdir -p build
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(ORACLES))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml \
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(MARKS))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml \
 	    $(SEED:%=--randomly-seed=%) $(ARGS)
 
 lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering

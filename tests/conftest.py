@@ -43,7 +43,10 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, " ".join(class_archive.java_options()))
 
 GOLDEN = Path(__file__).parent / "golden"
-ORACLES = {"kafka", "soak", "fuzz", "sanitizer"}
+#: Marks of tests that `make test` leaves out.
+MARKS = {"kafka", "soak", "fuzz", "sanitizer", "server"}
+#: Fixtures that start a server whose program has to be fetched first.
+SERVERS = {"s3_port", "cloud", "hdfs"}
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,14 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that read from a server."""
+    for item in items:
+        if SERVERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("server")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Distribute files of tests (`models.work_units`)."""
@@ -147,7 +158,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         # The last -m counts: `make test` leaves marked tests out.
-        marks = sorted(ORACLES.intersection(mark.name for mark in item.iter_markers()))
+        marks = sorted(MARKS.intersection(mark.name for mark in item.iter_markers()))
         options = [f"-m {mark}" for mark in marks[:1]]
         if item.config.option.in_full:
             options.append("--in-full")
