@@ -43,12 +43,11 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.parallel_map import ParallelMap
-from kafkastore.paths import open_path, to_path
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.small_file import has_bytes
-from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
 
 #: The timestamp of messages of format 0, which have none.
@@ -85,7 +84,7 @@ class ConvertPlan(Plan):
 
 
 def plan_convert(
-    path: AnyPath,
+    path: Paths,
     codec: str | Codec | None = None,
     *,
     untimed: Untimed = "none",
@@ -99,8 +98,8 @@ def plan_convert(
 
     Parameters
     ----------
-    path : path-like
-        A log.dirs root, or one partition directory.
+    path : path-like, LogStore or list of these
+        One log.dirs root, or one partition directory: a plan changes one.
     codec : str or Codec, optional
         Compression of the records: ``none``, ``gzip``, ``snappy``, ``lz4``, ``zstd``. Default:
         unchanged.
@@ -142,7 +141,7 @@ def plan_convert(
     name = codec.name.lower() if isinstance(codec, Codec) else codec
     if name is not None:
         check_choice("codec", name.lower(), [each.name.lower() for each in Codec])
-    root = to_path(os.path.abspath(open_path(path)))
+    root = root_of_plan(path)
     store = open_store(root)
     logs, total = store.logs_of(partitions), 0
     if progress is not None:

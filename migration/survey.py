@@ -19,8 +19,7 @@ from kafkastore.errors import ArgumentTypeError
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
 from kafkastore.log.parallel_map import ParallelMap
-from kafkastore.paths import open_path, to_path
-from kafkastore.store.log_store import AnyPartition, open_store
+from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.writing.log_config import LogConfig
 
@@ -112,7 +111,7 @@ class Survey:
 
 
 def survey(
-    path: str | os.PathLike[str],
+    path: Paths,
     mtimes: Mapping[str, int] | None = None,
     *,
     index_interval_bytes: int = 4096,
@@ -125,8 +124,8 @@ def survey(
 
     Parameters
     ----------
-    path : path-like
-        A log.dirs root, or one partition directory.
+    path : path-like, LogStore or list of these
+        One log.dirs root, or one partition directory: a plan changes one.
     mtimes : mapping of str to int, optional
         For directories that lost their modification times: the times of the last append, ms since
         1970, by the path of the ``.log`` relative to the log directory, such as
@@ -161,7 +160,7 @@ def survey(
     InvalidConfigError
         If `index_interval_bytes` is not an int from 0 to 2^31 - 1.
     """
-    root = to_path(os.path.abspath(open_path(path)))
+    root = root_of_plan(path)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     if not isinstance(mtimes, Mapping | None):

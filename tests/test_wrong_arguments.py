@@ -78,7 +78,7 @@ NUMBERS = {
     "now of retention": lambda log, value: list(
         kafkastore.retention(kafkastore.open(log.path.parent), now=value)
     ),
-    "partitions of sizing": lambda log, value: kafkastore.sizing(partitions=value),
+    "broker_partitions": lambda log, value: kafkastore.sizing(broker_partitions=value),
     "intervals": lambda log, value: kafkastore.sizing(intervals=[value]),
     "threads of plan_reindex": lambda log, value: kafkastore.plan_reindex(log.path, threads=value),
     "threads of survey": lambda log, value: kafkastore.migration.survey(log.path, threads=value),
@@ -195,17 +195,44 @@ JOBS = [
     lambda path: kafkastore.failover(path, path, offsets={}),
     lambda path: kafkastore.retention(path, now=0),
     lambda path: [kafkastore.sizing(path)],
+    kafkastore.list_logs,
+    kafkastore.open,
+]
+PLANS = [
+    kafkastore.plan_reindex,
+    kafkastore.plan_repair,
+    kafkastore.migration.plan_convert,
+    lambda path: kafkastore.migration.plan(kafkastore.migration.survey(path)),
 ]
 
 
 @pytest.mark.parametrize("job", JOBS)
 def test_a_job_takes_a_path_several_paths_or_a_store(root, job):
     expected = list(map(repr, job(kafkastore.open(root))))
-    for path in (root, str(root), [root], (str(root),)):
+    for path in (root, str(root), [root], (str(root),), [kafkastore.open(root)]):
         assert list(map(repr, job(path))) == expected
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("make", PLANS)
+def test_a_plan_is_made_of_a_path_or_store_and_of_one(root, make, tmp_path):
+    store = kafkastore.open(root)
+    expected = make(root).changes
+    for path in (str(root), store, [root], [store]):
+        plan = make(path)
+        assert (plan.root, plan.changes) == (str(root), expected)
+    for path in ([root, tmp_path], []):
+        with refused("path", ArgumentValueError):
+            make(path)
+
+
+def test_a_store_knows_the_paths_that_it_was_opened_from(root):
+    partition = next(iter(kafkastore.open(root))).path
+    assert kafkastore.open([root, partition]).paths == [root]
+    assert kafkastore.open(partition).paths == [partition]
+    assert kafkastore.open([kafkastore.open(partition)]).paths == [partition]
+
+
+@pytest.mark.parametrize("job", [*JOBS, *PLANS])
 @pytest.mark.parametrize("value", [5, New(path="/d"), [1], {"/d/logs"}])
 def test_a_job_of_what_is_no_path_is_refused(job, value):
     with refused("path", ArgumentTypeError):

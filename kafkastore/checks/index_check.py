@@ -1,8 +1,8 @@
 """Check the offset and the time index of one segment, alone and against the log.
 
-`formats.batch_sequence` defines a valid entry, and checks each entry while the log is read. This
-module adds the consequences for a broker, and finds zeros in place of entries, entries beyond the
-end of the log, and missing files.
+`formats.records.batch_sequence` defines a valid entry, and checks each entry while the log is read.
+This module adds the consequences for a broker, and finds zeros in place of entries, entries beyond
+the end of the log, and missing files.
 
 Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex``, ``LogSegment``.
 """

@@ -37,11 +37,10 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.parallel_map import ParallelMap
-from kafkastore.paths import open_path, to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.small_file import has_bytes
-from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
@@ -86,7 +85,7 @@ class ReindexPlan(Plan):
 
 
 def plan_reindex(
-    path: AnyPath,
+    path: Paths,
     version: str = NEWEST_VERSION,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
@@ -99,8 +98,8 @@ def plan_reindex(
 
     Parameters
     ----------
-    path : path-like
-        A log.dirs root, or one partition directory.
+    path : path-like, LogStore or list of these
+        One log.dirs root, or one partition directory: a plan changes one.
     version : str
         The Kafka version whose recovery is followed, for example ``2.4``. Versions before 0.10.1
         have no time indexes: existing ones are not changed.
@@ -143,7 +142,7 @@ def plan_reindex(
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
-    root = to_path(os.path.abspath(open_path(path)))
+    root = root_of_plan(path)
     broker_rules = rules_of(version)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)

@@ -16,7 +16,6 @@ changed logs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -43,14 +42,13 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
     rebuild_indexes,
     rebuild_indexes_of,
 )
-from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
@@ -77,7 +75,7 @@ class RepairPlan(Plan):
 
 
 def plan_repair(
-    path: AnyPath,
+    path: Paths,
     version: str = NEWEST_VERSION,
     *,
     on_corrupt: OnCorruptLog = "truncate",
@@ -89,8 +87,8 @@ def plan_repair(
 
     Parameters
     ----------
-    path : path-like
-        A log.dirs root, or one partition directory.
+    path : path-like, LogStore or list of these
+        One log.dirs root, or one partition directory: a plan changes one.
     version : str
         The Kafka version whose recovery is followed, for example ``2.4``.
     on_corrupt : "truncate" or "skip"
@@ -135,7 +133,7 @@ def plan_repair(
     rules_of(version)
     check_choice("on_corrupt", on_corrupt, get_args(OnCorruptLog))
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
-    root = to_path(os.path.abspath(open_path(path)))
+    root = root_of_plan(path)
     store = open_store(root)
     is_truncated = on_corrupt == "truncate"
     title = f"repair (truncate, version {version})" if is_truncated else "repair (skip)"

@@ -1,8 +1,8 @@
 """Check the files of one segment against each other, in one pass over its log.
 
 The pass continues after corrupt or unreadable bytes, to report what a broker would drop there.
-`formats.batch_sequence` checks batches and index entries; `index_check` and `transaction_check`
-report on the indexes.
+`formats.records.batch_sequence` checks batches and index entries; `index_check` and
+`transaction_check` report on the indexes.
 
 Source: Kafka 2.4.0 ``LogSegment``, ``FileLogInputStream``.
 """

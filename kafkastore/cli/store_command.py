@@ -139,18 +139,21 @@ class StoreCall:
     ) -> list[ResultT]:
         """Run a job; write its `rows` as JSON, or return results for a table.
 
-        `see` is called with every result, `what` is the label of the bar.
+        JSON names the partition even if the row does not. `see` is called with every result; `what`
+        is the label of the bar.
         """
         shown = []
         with self.executor(what) as runner:
-            for _, result in self.readable(job, items, runner):
+            for item, result in self.readable(job, items, runner):
                 if see is not None:
                     see(result)
                 if not self.as_json:
                     shown.append(result)
                     continue
+                place = job.place(item)
                 for row in (rows or job.rows)(result):
-                    write_json(row)
+                    missing = [each for each in ("topic", "partition") if each not in row]
+                    write_json({**{each: place[each] for each in missing}, **row})
         return shown
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
 from kafkastore.jobs.job import Job, JobResults, Row
-from kafkastore.jobs.partition_paths import Paths, open_as_store, open_paths
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.jobs.partition_paths import open_as_store
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.use_cases.failover import Method, PartitionFailover, check_method, failover_of
 from kafkastore.use_cases.fingerprints import Match
 
@@ -116,8 +116,8 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
 
 
 def failover(
-    source: Paths | LogStore,
-    target: Paths | LogStore,
+    source: Paths,
+    target: Paths,
     groups: Sequence[str] = (),
     *,
     partitions: Collection[AnyPartition] | None = None,
@@ -133,7 +133,7 @@ def failover(
 
     Parameters
     ----------
-    source, target : path-like, list of path-like or LogStore
+    source, target : path-like, LogStore or list of these
         Log directories of cluster 1 and of cluster 2.
     groups : sequence of str
         Report only these groups; all if empty.

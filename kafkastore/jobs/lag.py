@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
 from kafkastore.jobs.job import Job, JobResults, Row
-from kafkastore.jobs.partition_paths import Paths, open_as_store, open_paths
+from kafkastore.jobs.partition_paths import open_as_store
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.use_cases.lag import PartitionLag, lag_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
 
 
 def lag(
-    path: Paths | LogStore,
+    path: Paths,
     groups: Sequence[str] = (),
     *,
     partitions: Collection[AnyPartition] | None = None,
@@ -114,7 +114,7 @@ def lag(
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker; they are not changed.
     groups : sequence of str
         Report only these groups; all if empty.

@@ -12,17 +12,15 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row
 from kafkastore.jobs.partition_paths import (
     Copies,
-    Paths,
     columns_of,
     find_copies,
     open_as_store,
     open_copies,
-    open_paths,
     weight,
 )
 from kafkastore.jobs.runner import run_here
 from kafkastore.log.damage import OnCorrupt
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.use_cases.latency import Latency, combined, latency_of
 
 if TYPE_CHECKING:
@@ -131,19 +129,19 @@ def latency_row(found: Latency) -> dict[str, int | None]:
 
 
 def latency(
-    path: Paths | LogStore,
+    path: Paths,
     topics: Sequence[str] = (),
     *,
     partitions: Collection[AnyPartition] | None = None,
     create_time_header: str | None = None,
-    created_in: Paths | LogStore | None = None,
+    created_in: Paths | None = None,
     on_corrupt: OnCorrupt = "raise",
 ) -> Iterator[Latency]:
     """Measure the time from creation to append of records, by topic.
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker; every batch is read.
     topics : sequence of str
         Measure only these topics; all of the store if empty.
@@ -152,7 +150,7 @@ def latency(
     create_time_header : str, optional
         Name of a record header in which the producer wrote its time, as decimal digits or as 8
         bytes, big-endian; ms since 1970. Default: the create times in the batches.
-    created_in : path-like, list of path-like or LogStore, optional
+    created_in : path-like, LogStore or list of these, optional
         Another cluster with the same topics and partitions, whose records have create times.
         Records are matched by key and value, the first of equal ones with the first; this needs 40
         bytes of memory a record.

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
+from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import check_regular
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ListJob(PartitionJob[PartitionListing]):
 
 
 def list_logs(
-    path: Paths | LogStore,
+    path: Paths,
     *,
     partitions: Collection[AnyPartition] | None = None,
     segments: bool = False,
@@ -88,7 +88,7 @@ def list_logs(
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.

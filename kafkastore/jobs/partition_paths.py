@@ -8,11 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkastore.errors import ArgumentTypeError, KafkaStoreError
+from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.paths import open_path, to_path
-from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Partitions, open_store
+from kafkastore.store.log_store import AnyPartition, LogStore, Partitions
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 FAILURES = (KafkaStoreError, OSError)
 #: Inode, size, mtime and ctime of a file; None if it is missing.
 _State = tuple[int, int, int, int] | None
-#: One path or several, as every job accepts them.
-Paths = AnyPath | Sequence[AnyPath]
 
 
 class _PathFields(NamedTuple):
@@ -166,22 +164,6 @@ def table_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema([*path_fields(), *columns, ("error", pa.string())])
-
-
-def open_paths(paths: Paths | LogStore) -> LogStore:
-    """Open one or several paths as a store; return a store unchanged."""
-    if isinstance(paths, LogStore):
-        return paths
-    if not isinstance(paths, str | os.PathLike) and not (
-        isinstance(paths, Sequence) and all(isinstance(each, str | os.PathLike) for each in paths)
-    ):
-        raise ArgumentTypeError("path", "a path, a list of paths or a LogStore", paths)
-    return open_store(listed(paths))
-
-
-def listed(paths: Paths) -> list[AnyPath]:
-    """Return one or several paths as a list."""
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
 def store_around(path: Path, store: LogStore) -> str | None:

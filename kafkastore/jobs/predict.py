@@ -17,16 +17,14 @@ from kafkastore.checks.predict import (
 from kafkastore.jobs.job import Job, JobResults, Row
 from kafkastore.jobs.partition_paths import (
     PartitionPath,
-    Paths,
     columns_of,
     open_partition,
-    open_paths,
     store_around,
     to_partition_path,
     weight,
 )
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.versions import NEWEST_VERSION, rules_of
 
 if TYPE_CHECKING:
@@ -156,7 +154,7 @@ class PredictionSummary:
 
 
 def predict_start(
-    path: Paths | LogStore,
+    path: Paths,
     version: str = NEWEST_VERSION,
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
@@ -166,7 +164,7 @@ def predict_start(
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore
+    path : path-like, LogStore or list of these
         Log directories or partition directories. A partition directory outside a log directory has
         no clean shutdown marker and no checkpoints: all of it is recovered.
     version : str

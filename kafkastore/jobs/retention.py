@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
+from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.lookup.legacy import clock
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.use_cases.retention import PartitionRetention, SegmentFate, retention_of
 from kafkastore.versions import NEWEST_VERSION
 from kafkastore.writing.log_config import LogConfig
@@ -75,7 +75,7 @@ def segment_row(fate: SegmentFate) -> dict[str, int | str | None]:
 
 
 def retention(
-    path: Paths | LogStore,
+    path: Paths,
     *,
     partitions: Collection[AnyPartition] | None = None,
     config: Mapping[str, object] | LogConfig | None = None,
@@ -86,7 +86,7 @@ def retention(
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker; they are not changed.
     partitions : collection, optional
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.

@@ -1,15 +1,16 @@
 """Index sizes, by interval and by time bucket."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkastore.arguments import whole_number
+from kafkastore.errors import ArgumentValueError
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, Paths, open_copies, open_paths
+from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.jobs.runner import run_here
-from kafkastore.store.log_store import LogStore
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.use_cases.sizing import (
     BUCKETS_MS,
     INTERVALS,
@@ -87,25 +88,28 @@ def _bucket_row(bucket: BucketSize) -> Row:
 
 
 def sizing(
-    path: Paths | LogStore | None = None,
+    path: Paths | None = None,
     *,
+    partitions: Collection[AnyPartition] | None = None,
     intervals: Sequence[int] = INTERVALS,
     buckets_ms: Sequence[int] = BUCKETS_MS,
-    partitions: int = PARTITIONS,
+    broker_partitions: int = PARTITIONS,
 ) -> Sizing:
-    """Compute index sizes: of a store, or by formula for a number of partitions.
+    """Compute index sizes: of partitions, or by formula for a number of them.
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore, optional
+    path : path-like, LogStore or list of these, optional
         Log directories or partition directories; the headers of all batches are read. Without it,
         each partition has 1 GiB of log, in one closed segment, with records in every second of one
         day.
+    partitions : collection, optional
+        Measure only these partitions of `path`, each as ``("orders", 3)`` or ``"orders-3"``.
     intervals : sequence of int
         Values of ``index.interval.bytes``.
     buckets_ms : sequence of int
         Lengths of time buckets in ms.
-    partitions : int
+    broker_partitions : int
         The number of partitions, if `path` is not given.
 
     Returns
@@ -116,7 +120,10 @@ def sizing(
     Raises
     ------
     TypeError, ValueError
-        If an interval or a bucket is not an int, or less than 1.
+        If an interval or a bucket is not an int, or less than 1; if `partitions` is given without
+        `path`.
+    KeyError
+        If `path` does not contain a partition.
     CorruptionError
         As from `sizing_of`.
 
@@ -134,7 +141,10 @@ def sizing(
     intervals = [whole_number("intervals", each, 1) for each in intervals]
     buckets_ms = [whole_number("buckets_ms", each, 1) for each in buckets_ms]
     if path is None:
-        return sizing_by_formula(intervals, buckets_ms, whole_number("partitions", partitions, 1))
+        if partitions is not None:
+            raise ArgumentValueError("partitions", "None without a path", partitions)
+        count = whole_number("broker_partitions", broker_partitions, 1)
+        return sizing_by_formula(intervals, buckets_ms, count)
     job = SizingJob(tuple(intervals), tuple(buckets_ms))
-    items = job.items(open_paths(path), is_weighed=False)
+    items = job.items(open_paths(path), partitions, is_weighed=False)
     return total(job.results(items, run_here), intervals, buckets_ms)

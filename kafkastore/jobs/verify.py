@@ -20,17 +20,15 @@ from kafkastore.jobs.job import Job, Row
 from kafkastore.jobs.partition_paths import (
     FAILURES,
     PartitionPath,
-    Paths,
     columns_of,
     open_partition,
-    open_paths,
     store_around,
     to_partition_path,
     weight,
 )
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import to_path
-from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -190,7 +188,7 @@ class VerifySummary:
 
 
 def verify(
-    path: Paths | LogStore,
+    path: Paths,
     *,
     partitions: Collection[AnyPartition] | None = None,
     sample: float = 1.0,
@@ -201,7 +199,7 @@ def verify(
 
     Parameters
     ----------
-    path : path-like, list of path-like or LogStore
+    path : path-like, LogStore or list of these
         Log directories or partition directories.
     partitions : collection, optional
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.

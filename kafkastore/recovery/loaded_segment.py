@@ -17,7 +17,7 @@ from kafkastore.segment.recovery import batch_runs
 
 @dataclass(slots=True)
 class LoadedSegment:
-    """A segment while it is being loaded; see `recovery.RecoveredSegment`.
+    """A segment while it is loaded; see `recovery.log_recovery.RecoveredSegment`.
 
     A part of a split segment has the path of the old log, and its `start` position there.
     """

@@ -1,6 +1,6 @@
 """Load a partition directory step by step as a broker does, without changing it.
 
-`recovery.recover_log` is the entry point and returns the result.
+`recovery.log_recovery.recover_log` is the entry point and returns the result.
 
 Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``; 3.9.0 ``LogLoader``.
 """

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from kafkastore.arguments import check_collection, whole_number
-from kafkastore.errors import ArgumentTypeError, DuplicatePartitionError, NotALogDirectoryError
+from kafkastore.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    DuplicatePartitionError,
+    NotALogDirectoryError,
+)
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
@@ -19,7 +24,7 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir
-from kafkastore.paths import open_path
+from kafkastore.paths import open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
 
@@ -55,6 +60,11 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
         for topic_partition, place in sorted(places, key=lambda each: each[0]):
             self._places.setdefault(topic_partition, []).append(place)
         self._opened: dict[TopicPartition, PartitionLog] = {}
+
+    @property
+    def paths_alone(self) -> list[Path]:
+        """The partition directories that were given without their log directory."""
+        return [path for each in self._places.values() for path, log_dir in each if log_dir is None]
 
     @classmethod
     def of_logs(cls, logs: Sequence[PartitionLog]) -> Partitions:
@@ -134,6 +144,11 @@ class LogStore:
         self.log_dirs = log_dirs
         self.partitions = partitions
         self.future_partitions = future_partitions
+
+    @property
+    def paths(self) -> list[Path]:
+        """The paths it was opened from: log directories, then partition directories."""
+        return [each.path for each in self.log_dirs] + self.partitions.paths_alone
 
     def __getitem__(self, key: AnyPartition) -> PartitionLog:
         """Return a partition's log by ``(topic, partition)`` or by ``"topic-partition"``.
@@ -287,8 +302,40 @@ class LogStore:
         }
 
 
+#: What every job reads: a path, a URL, an open store, or several of these.
+Paths = AnyPath | LogStore | Sequence[AnyPath | LogStore]
+
+
+def listed(paths: Paths) -> list[AnyPath]:
+    """Return the paths of one or several paths or stores."""
+    several = [paths] if isinstance(paths, str | os.PathLike | LogStore) else paths
+    if not isinstance(several, Sequence) or not all(
+        isinstance(each, str | os.PathLike | LogStore) for each in several
+    ):
+        raise ArgumentTypeError("path", "a path, a LogStore or a list of these", paths)
+    found: list[AnyPath] = []
+    for each in several:
+        found += each.paths if isinstance(each, LogStore) else [each]
+    return found
+
+
+def root_of_plan(path: Paths) -> Path:
+    """Return the absolute path of the one directory that a plan changes."""
+    given = listed(path)
+    if len(given) != 1:
+        raise ArgumentValueError(
+            "path", "one log directory or partition directory for each plan", list(map(str, given))
+        )
+    return to_path(os.path.abspath(open_path(given[0])))
+
+
+def open_paths(paths: Paths) -> LogStore:
+    """Open one or several paths as a store; return a store unchanged."""
+    return paths if isinstance(paths, LogStore) else open_store(paths)
+
+
 def open_store(
-    path: AnyPath | list[AnyPath] | tuple[AnyPath, ...],
+    path: Paths,
     *,
     storage_options: Mapping[str, Any] | None = None,
 ) -> LogStore:
@@ -296,10 +343,10 @@ def open_store(
 
     Parameters
     ----------
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         One or several ``log.dirs`` roots, or partition directories (``orders-3``). Duplicates count
         once, and so does a partition directory inside a given root. A URL, such as
-        ``s3://bucket/kafka-logs``, is listed now.
+        ``s3://bucket/kafka-logs``, is listed now. The paths of a store are opened again.
     storage_options : mapping, optional
         Options for the library that reads URLs, such as ``{"endpoint_url": ...}``; default: the
         library's own configuration (``AWS_*`` variables and the like).
@@ -323,8 +370,7 @@ def open_store(
     ...
     kafkastore.errors.NotALogDirectoryError: /nowhere does not exist
     """
-    given = path if isinstance(path, list | tuple) else [path]
-    paths = [open_path(each, storage_options) for each in given]
+    paths = [open_path(each, storage_options) for each in listed(path)]
     if not paths:
         raise NotALogDirectoryError("no path is given")
     places: list[tuple[TopicPartition, FoundDirectory]] = []

@@ -1,6 +1,6 @@
 """The checks of a leader and of a follower before they append batches.
 
-`formats.append_sets` implements the rules; a topic's options choose among them here.
+`formats.records.append_sets` implements the rules; a topic's options choose among them here.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogValidator``, ``Log.append``.
 """

@@ -1,7 +1,8 @@
 """Write the log of one partition: append, roll, truncate, delete, flush, close.
 
 At any moment the files hold what a broker's would.  After `LogWriter.close` a broker loads them
-without recovery; after a crash, a broker's recovery and `recovery.recover_log` give the same log.
+without recovery; after a crash, a broker's recovery and `recovery.log_recovery.recover_log` give
+the same log.
 
 After an I/O error the state on disk is unknown.  A broker then takes the whole log directory
 offline; a writer refuses all further work.  Reopen the log to recover it.

@@ -43,7 +43,7 @@ def test_a_plan_is_printed_and_nothing_is_done(
     assert ran.out.count("\ncreate  up-") == 6
     assert "\ncreate  5 more .timeindex " in ran.out
     assert "11 segments of 4 partitions, 11 without time index entries" in ran.out
-    assert ran.out.endswith("--copy-to DEST migrates a copy, --in-place this directory\n")
+    assert ran.out.endswith("--copy-to DIR migrates a copy, --in-place this directory\n")
     assert files_of(sample_copy.parent) == before
 
 

@@ -26,14 +26,14 @@ SHORT = ["--spark", "local[2]", "--samples", "3"]
 def fake(problems: list[str], calls: list[dict[str, Any]]) -> Callable[..., PipelineResult]:
     """A pipeline that does nothing."""
 
-    def run_pipeline(paths: Any, out: Path, **options: Any) -> PipelineResult:
-        calls.append({"paths": list(paths), "out": out, **options})
+    def run_pipeline(path: Any, out: Path, **options: Any) -> PipelineResult:
+        calls.append({"paths": list(path), "out": out, **options})
         progress = options["progress"]
         for step in ("inventory", "verify"):
             progress.step_started(step, "partitions", 4)
             progress.step_advanced(step, 2, 4)
             progress.step_finished(step, 1.25, "as it should be")
-        store = StoreResult("logs", str(paths[0]), str(out / "migrated" / "logs"))
+        store = StoreResult("logs", str(path[0]), str(out / "migrated" / "logs"))
         store.problems = problems
         return PipelineResult(out, options["mode"], 0, [store], [Step("inventory", 1.25, "")])
 
@@ -209,8 +209,8 @@ def test_an_undo_directory_of_copies_is_refused(
     assert_one_sentence(ran, "--undo-dir needs --in-place")
     with change_refused("unsupported"):
         run_pipeline(sample_root, tmp_path / "out", undo_dir=tmp_path)
-    for options in ({"in_place": True}, {"paths": [sample_root, tmp_path]}):
-        arguments: dict[str, Any] = {"paths": sample_root, "copy_to": tmp_path / "copy", **options}
+    for options in ({"in_place": True}, {"path": [sample_root, tmp_path]}):
+        arguments: dict[str, Any] = {"path": sample_root, "copy_to": tmp_path / "copy", **options}
         with change_refused("unsupported"):
             run_pipeline(out=tmp_path / "out", **arguments)
     assert calls == []

@@ -68,7 +68,7 @@ def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
     assert ran.out == ""
     ran = run("reindex", sample_copy)
     assert (ran.code, ran.out) == (0, run("reindex", sample_copy, "--dry-run").out)
-    assert ran.out.endswith("--copy-to DEST reindexes a copy, --in-place this directory\n")
+    assert ran.out.endswith("--copy-to DIR reindexes a copy, --in-place this directory\n")
     assert files_of(sample_copy) == before
 
 

@@ -129,7 +129,7 @@ def test_a_copy_is_repaired_and_the_original_left_alone(
     assert not copy.exists()
     ran = run("repair", harmed, "--on-corrupt", "skip")
     assert ran.code == 0
-    assert ran.out.endswith("--copy-to DEST repairs a copy, --in-place this directory\n")
+    assert ran.out.endswith("--copy-to DIR repairs a copy, --in-place this directory\n")
     ran = run("repair", harmed, "--on-corrupt", "skip", "--copy-to", copy)
     assert ran.code == 0
     assert files_of(harmed) == before

@@ -434,3 +434,13 @@ def test_columns_are_those_of_the_document():
         ]
         assert listed == fields, name
         assert json.dumps(listed)
+
+
+def test_jobs_that_write_take_a_store(spark, sample, tmp_path):
+    store = kafkastore.open(sample)
+    records = sum(len([*log.records()]) for log in store)
+    written = jobs.records_to_parquet(spark, [store], tmp_path / "out")
+    assert sum(row.rows for row in written.collect()) == records
+    copy = kafkastore.open(copytree(sample, tmp_path / "copy"))
+    assert [row.error for row in jobs.migrate(spark, copy).collect()] == [None] * len([*copy])
+    assert not [*kafkastore.verify(tmp_path / "copy")]

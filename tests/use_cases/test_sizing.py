@@ -33,14 +33,14 @@ MIB, GIB = 1 << 20, 1 << 30
 
 def test_time_buckets_take_what_the_table_of_the_proposal_says():
     """3500 partitions: 86400 seconds, 3.4 GB; 1440 minutes, 57 MB."""
-    second, minute = sizing(partitions=3500, buckets_ms=(SECOND_MS, MINUTE_MS)).by_bucket
+    second, minute = sizing(broker_partitions=3500, buckets_ms=(SECOND_MS, MINUTE_MS)).by_bucket
     assert (second.entries, minute.entries) == (3500 * 86_400, 3500 * 1_440)
     assert round(second.bytes / GIB, 1) == 3.4
     assert minute.bytes // MIB == 57
 
 
 def test_a_time_index_takes_3_mb_for_a_segment_of_1_gb():
-    (size,) = sizing(intervals=[4096], partitions=1).by_interval
+    (size,) = sizing(intervals=[4096], broker_partitions=1).by_interval
     assert size.time_index_bytes == 3 * MIB
 
 

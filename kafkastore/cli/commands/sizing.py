@@ -46,7 +46,7 @@ def command(call: StoreCall, intervals: tuple[int, ...], broker_partitions: int)
     elif call.is_narrowed:
         raise click.UsageError("--topic and --partition need a PATH")
     else:
-        found = sizing(intervals=intervals, partitions=broker_partitions)
+        found = sizing(intervals=intervals, broker_partitions=broker_partitions)
     if call.as_json:
         _write_json(found)
     else:

@@ -94,22 +94,22 @@ class ChangeOptions:
         """Return what to print after a plan that was not applied."""
         third_person = self.verb + ("es" if self.verb.endswith("x") else "s")
         return (
-            f"nothing was changed; --copy-to DEST {third_person} a copy, --in-place this directory"
+            f"nothing was changed; --copy-to DIR {third_person} a copy, --in-place this directory"
         )
 
 
 def change_options(
-    verb: str, *, copies_to_urls: bool = False, default: str = "this"
+    verb: str, *, copies_to_urls: bool = False, default: str = "nothing else is done"
 ) -> Callable[[FunctionT], Callable[..., Any]]:
     """Return a decorator that adds the options, passed as `options`: `ChangeOptions`.
 
     They are ``--dry-run``, ``--copy-to``, ``--in-place``, ``--yes`` and ``--undo-dir``. `default`
-    says in the help what the command does without them.
+    says in the help what the command does without any of the first three.
     """
     added = (
-        click.option("--dry-run", is_flag=True, help="Only print the plan. Default without "
-                     f"--copy-to and --in-place: {default}."),
-        click.option("--copy-to", type=DESTINATION if copies_to_urls else ANY_PATH, metavar="DEST",
+        click.option("--dry-run", is_flag=True, help="Only print the plan. Without --copy-to and "
+                     f"--in-place, {default}."),
+        click.option("--copy-to", type=DESTINATION if copies_to_urls else ANY_PATH, metavar="DIR",
                      help=f"Copy the directory to this path{' or URL' if copies_to_urls else ''}, "
                      f"and {verb} the copy."),
         click.option("--in-place", is_flag=True, help=f"{verb.capitalize()} the directory itself."),

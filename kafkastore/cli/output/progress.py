@@ -90,8 +90,8 @@ def create_bar() -> Progress:
 class StepProgress:
     """Shows the steps of a long job: a bar while it runs, then a line.
 
-    A `kafkastore.spark.progress.Progress`. `report` is called after each step with its name, its
-    seconds and a summary.
+    A `kafkastore.spark.progress.PipelineProgress`. `report` is called after each step with its
+    name, its seconds and a summary.
     """
 
     def __init__(self, report: Callable[[str, float, str], None]) -> None:

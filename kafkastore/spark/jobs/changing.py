@@ -24,18 +24,12 @@ from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume as resume_plan
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.job import Row
-from kafkastore.jobs.partition_paths import (
-    PartitionPath,
-    Paths,
-    columns_of,
-    listed,
-    table_schema,
-)
+from kafkastore.jobs.partition_paths import PartitionPath, columns_of, table_schema
 from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.runner import frame_of, spread
-from kafkastore.store.log_store import AnyPartition, AnyPath
+from kafkastore.store.log_store import AnyPartition, AnyPath, Paths, listed
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -63,7 +57,7 @@ def migrate(
     ----------
     spark : SparkSession
         Its executors see the storage under the same paths as this process.
-    path : path-like or sequence of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories. No broker may have them open.
     mode, entry_offset : str
         As for `kafkastore.migration.plan`.
@@ -128,7 +122,7 @@ def reindex(
     ----------
     spark : SparkSession
         Its executors see the storage under the same paths as this process.
-    path : path-like or sequence of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories. No broker may have them open.
     version, index_interval_bytes, up_to_damage : str, int, bool
         As for `kafkastore.plan_reindex`.

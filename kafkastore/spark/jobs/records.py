@@ -12,21 +12,13 @@ from typing import TYPE_CHECKING, Any
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory
-from kafkastore.jobs.partition_paths import (
-    Copies,
-    Paths,
-    columns_of,
-    list_copies,
-    listed,
-    table_schema,
-    weight,
-)
+from kafkastore.jobs.partition_paths import Copies, columns_of, list_copies, table_schema, weight
 from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.paths import is_url, to_path
 from kafkastore.spark import register
 from kafkastore.spark.runner import frame_of, spread
 from kafkastore.spark.watch import watch
-from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.log_store import AnyPartition, AnyPath, Paths, listed, open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +55,7 @@ def records_to_parquet(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     out : path-like
         The folder to write, in Spark's layout: ``topic=orders/date=2017-07-14/*.parquet``.

@@ -12,7 +12,6 @@ from kafkastore.jobs.job import JobResults
 from kafkastore.jobs.lag import lag as lag_results
 from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.listing import list_logs as listing_results
-from kafkastore.jobs.partition_paths import Paths, open_paths
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.retention import retention as retention_results
 from kafkastore.jobs.sizing import SizingJob
@@ -20,7 +19,7 @@ from kafkastore.jobs.verify import VerifyJob
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.lookup.legacy import clock
 from kafkastore.spark.runner import table
-from kafkastore.store.log_store import AnyPartition
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.use_cases.sizing import BUCKETS_MS, INTERVALS
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
@@ -66,7 +65,7 @@ def inventory(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories.
     partitions : collection, optional
         Read only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
@@ -93,7 +92,7 @@ def verify(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.
@@ -165,7 +164,7 @@ def compare(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     times : sequence of int
         ms since 1970. If empty: `samples` times, half of them spread over each partition's records,
@@ -208,13 +207,13 @@ def latency(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     create_time_header : str, optional
         Name of a record header in which the producer wrote the creation time.
-    created_in : path-like or list of path-like, optional
+    created_in : path-like, LogStore or list of these, optional
         Log directories of another cluster, whose records have create times.
 
     Returns
@@ -243,7 +242,7 @@ def sizing(
     ----------
     spark : SparkSession
         A classic session, or one of Spark Connect.
-    path : path-like or list of path-like
+    path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     partitions : collection, optional
         Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.

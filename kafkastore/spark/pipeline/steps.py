@@ -51,7 +51,7 @@ from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.runner import spread
 from kafkastore.spark.session import session
 from kafkastore.spark.watch import failures_of_spark, is_connect
-from kafkastore.store.log_store import is_partition_directory, open_store
+from kafkastore.store.log_store import Paths, is_partition_directory, listed, open_store
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ AnyPath = str | os.PathLike[str]
 
 
 def run_pipeline(
-    paths: Sequence[AnyPath] | AnyPath,
+    path: Paths,
     out: AnyPath,
     *,
     copy_to: AnyPath | None = None,
@@ -81,8 +81,8 @@ def run_pipeline(
 
     Parameters
     ----------
-    paths : path-like or sequence of path-like
-        Log directories or partition directories; each is a separate store.
+    path : path-like, LogStore or list of these
+        Log directories or partition directories; each is a separate store in the report.
     out : path-like
         The output directory: missing, empty, or that of an earlier run, which is replaced when this
         run is done.
@@ -123,8 +123,8 @@ def run_pipeline(
     SparkFailedError
         If Spark fails; finished steps are saved for a run with `resume`.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if copy_to is not None and (in_place or len(listed) != 1):
+    given = listed(path)
+    if copy_to is not None and (in_place or len(given) != 1):
         raise ChangeRefusedError(
             "copy_to takes one path, and contradicts in_place",
             RefusalReason.UNSUPPORTED,
@@ -134,7 +134,7 @@ def run_pipeline(
             "undo_dir goes with in_place or copy_to: copies in the output are removed, not undone",
             RefusalReason.UNSUPPORTED,
         )
-    sources = [to_path(os.path.abspath(open_path(path))) for path in listed]
+    sources = [to_path(os.path.abspath(open_path(each))) for each in given]
     for source in sources:
         open_store(source)
     target = Path(os.path.realpath(out))
