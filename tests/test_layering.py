@@ -326,3 +326,18 @@ def test_complaint_names_file_and_line(tmp_path):
     root = tree(tmp_path, {"kafkastore/log/a.pyx": '"""\nText.\n"""\n\nimport kafkastore.cli.b\n'})
     (found,) = violations(root)
     assert found == "kafkastore/log/a.pyx:5: log must not import cli (kafkastore.cli.b)"
+
+
+def test_no_two_classes_share_a_name(pytestconfig):
+    named = re.compile(
+        r"^(?:class|cdef (?:packed )?(?:class|enum|struct)|ctypedef (?:packed )?struct) (\w+)", re.M
+    )
+    places: dict[str, set[Path]] = {}
+    for folder in ("kafkastore", "legacy", "migration"):
+        for path in (pytestconfig.rootpath / folder).rglob("*"):
+            if path.suffix in (".py", ".pyx", ".pxd"):
+                for name in named.findall(path.read_text(encoding="utf-8")):
+                    # A .pyx and its .pxd declare the same class.
+                    places.setdefault(name, set()).add(path.with_suffix(""))
+    assert len(places) > 400
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}

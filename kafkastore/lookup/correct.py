@@ -22,7 +22,7 @@ from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import (
     LARGEST_TIMESTAMP,
     ChosenBy,
-    Search,
+    RecordSearch,
     SearchStep,
     SegmentByTime,
     SegmentsByTime,
@@ -153,7 +153,7 @@ class CommittedSegment:
         return self
 
     @cached_property
-    def _search(self) -> Search:
+    def _search(self) -> RecordSearch:
         return self._of_all.search
 
     @cached_property

@@ -42,7 +42,7 @@ class ChosenBy(StrEnum):
     FALL_THROUGH = "fall-through"
 
 
-class Search(Protocol):
+class RecordSearch(Protocol):
     """Find the first record of one segment at or after a time, from an offset on."""
 
     def find(self, target_timestamp: int, starting_offset: int, /) -> TimestampAndOffset | None:
@@ -66,7 +66,7 @@ class SegmentByTime(Protocol):
         """The largest time, inclusive, for which the segment is searched."""
 
     @property
-    def search(self) -> Search:
+    def search(self) -> RecordSearch:
         """The search in the segment."""
 
     def trace(self, target_timestamp: int, starting_offset: int, /) -> SearchStep | None:

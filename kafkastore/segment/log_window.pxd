@@ -22,7 +22,7 @@ from kafkastore.formats.records.batch_header cimport (
 from kafkastore.reads cimport have
 
 
-cdef enum Outcome:
+cdef enum SearchOutcome:
     IS_FOUND
     IS_NONE
     IS_WRAPPER               # its first offset is known only after decompression
@@ -64,7 +64,7 @@ cdef inline bint read_at(
     return True
 
 
-cdef inline Outcome fill(Window* window, int64_t position, int64_t wanted) noexcept nogil:
+cdef inline SearchOutcome fill(Window* window, int64_t position, int64_t wanted) noexcept nogil:
     """Have so many bytes from a position in the window, or all that there are."""
     cdef int64_t left = window.file_size - position
     cdef Py_ssize_t got, done = 0
@@ -99,17 +99,17 @@ cdef inline Outcome fill(Window* window, int64_t position, int64_t wanted) noexc
     return IS_FOUND
 
 
-cdef inline Outcome cut_short(const Window* window) noexcept nogil:
+cdef inline SearchOutcome cut_short(const Window* window) noexcept nogil:
     """Bytes that should be there are not: lost by an error, or cut off meanwhile."""
     return IS_UNREADABLE if window.error else IS_NONE
 
 
-cdef inline Outcome read_header(
+cdef inline SearchOutcome read_header(
     Window* window, int64_t position, BatchHeader* header
 ) noexcept nogil:
     """Read the header of a whole batch; IS_NONE at the end of the file."""
     cdef int64_t left = window.file_size - position, here
-    cdef Outcome outcome
+    cdef SearchOutcome outcome
     cdef HeaderStatus status
     if left <= 0:
         return IS_NONE

@@ -40,7 +40,7 @@ from kafkastore.segment.log_window cimport (
     IS_NO_BATCH,
     IS_NONE,
     IS_WRAPPER,
-    Outcome,
+    SearchOutcome,
     Window,
     read_at,
     read_header,
@@ -201,7 +201,7 @@ cdef struct Summary:
     int64_t largest
 
 
-cdef Outcome header_at(
+cdef SearchOutcome header_at(
     Summary* summary, int64_t position, BatchHeader* header
 ) noexcept nogil:
     if position == summary.known.end:
@@ -210,7 +210,7 @@ cdef Outcome header_at(
     return read_header(&summary.window, position, header)
 
 
-cdef Outcome check_beginning(Summary* summary) noexcept nogil:
+cdef SearchOutcome check_beginning(Summary* summary) noexcept nogil:
     """Return IS_FOUND if the first entry is true for all batches before it.
 
     If the time index is missing, a broker starts an empty one, whatever the log already holds.
@@ -219,7 +219,7 @@ cdef Outcome check_beginning(Summary* summary) noexcept nogil:
         summary.times.bytes, 0, summary.base_offset)
     cdef BatchHeader header
     cdef int64_t position = 0
-    cdef Outcome outcome
+    cdef SearchOutcome outcome
     while True:
         outcome = header_at(summary, position, &header)
         if outcome != IS_FOUND:
@@ -231,7 +231,7 @@ cdef Outcome check_beginning(Summary* summary) noexcept nogil:
         position += header.size
 
 
-cdef Outcome find_position_before(
+cdef SearchOutcome find_position_before(
     Summary* summary, int64_t offset, int64_t* position
 ) noexcept nogil:
     """Do `LogSegment.position_before`."""
@@ -258,13 +258,13 @@ cdef Outcome find_position_before(
     return IS_FOUND
 
 
-cdef Outcome find_largest(Summary* summary) noexcept nogil:
+cdef SearchOutcome find_largest(Summary* summary) noexcept nogil:
     """Find the largest timestamp from the last entry on, if that entry is true."""
     cdef TimeEntry last
     cdef BatchHeader header
     cdef int64_t position
     cdef bint has_begun = False
-    cdef Outcome outcome
+    cdef SearchOutcome outcome
     if (not summary.times.count
             or first_slot_out_of_order(
                 summary.times.bytes, summary.times.count, time_layout(0)) >= 0):
@@ -292,10 +292,10 @@ cdef Outcome find_largest(Summary* summary) noexcept nogil:
         position += header.size
 
 
-cdef Outcome read_summary(
+cdef SearchOutcome read_summary(
     Summary* summary, const char* log, const char* offsets, const char* times
 ) noexcept nogil:
-    cdef Outcome outcome = IS_NONE
+    cdef SearchOutcome outcome = IS_NONE
     cdef Window* window = &summary.window
     summary.times.bytes = summary.offsets.bytes = NULL
     summary.offsets.count = 0
@@ -337,7 +337,7 @@ def largest_timestamp_by_index(path, int64_t base_offset, open_log, temporary=""
     cdef const char* offsets_name = offsets
     cdef const char* times_name = times
     cdef Summary summary
-    cdef Outcome outcome
+    cdef SearchOutcome outcome
     summary.base_offset = base_offset
     summary.known.wrapper_position = summary.known.end = -1
     while True:

@@ -56,7 +56,7 @@ from kafkastore.segment.log_window cimport (
     IS_OUT_OF_ORDER,
     IS_UNREADABLE,
     IS_WRAPPER,
-    Outcome,
+    SearchOutcome,
     Window,
     cut_short,
     fill,
@@ -177,7 +177,7 @@ cdef struct Search:
     Found found
 
 
-cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
+cdef SearchOutcome search_records(Window* window, Search* search) noexcept nogil:
     """Find the record in the batch whose header was read, piece by piece."""
     cdef const BatchHeader* header = &search.header
     cdef RecordCursor* cursor = &search.halt.cursor
@@ -189,7 +189,7 @@ cdef Outcome search_records(Window* window, Search* search) noexcept nogil:
     cdef const uint8_t* before
     cdef bint is_unpacked = search.payload.position == header.position, is_whole
     cdef int got
-    cdef Outcome outcome
+    cdef SearchOutcome outcome
     if header.attributes & CODEC_MASK and not is_unpacked:
         return IS_COMPRESSED
     start = header.position + (RECORDS_AT if header.magic == 2 else 0)
@@ -253,7 +253,7 @@ cdef inline Py_ssize_t read_size_for(int32_t batch_size) noexcept nogil:
     return INTERVAL_READ if batch_size < HALF_BATCH_READ else HALF_BATCH_READ
 
 
-cdef inline Outcome check_following(
+cdef inline SearchOutcome check_following(
     const Window* window, const Search* search, int64_t largest_offset
 ) noexcept nogil:
     """Check that the next batch's offsets agree with those of the one found."""
@@ -264,13 +264,13 @@ cdef inline Outcome check_following(
     return IS_CONTRADICTED if search.smallest_offset <= offset <= header.last_offset else IS_FOUND
 
 
-cdef Outcome search_batches(
+cdef SearchOutcome search_batches(
     Window* window, Search* search, bint skip_control, bint is_placed, int64_t base_offset,
     int64_t largest_offset
 ) noexcept nogil:
     """Search from ``search.position``; set it to that of the batch that decides."""
     cdef BatchHeader* header = &search.header
-    cdef Outcome outcome
+    cdef SearchOutcome outcome
     while True:
         outcome = read_header(window, search.position, header)
         if outcome != IS_FOUND:
@@ -414,7 +414,7 @@ cdef class SegmentSearch:
         cdef Py_ssize_t done = 0, count = target_timestamps.shape[0]
         cdef SegmentSearch free_one
         cdef Found* answer
-        cdef Outcome outcome = IS_NONE
+        cdef SearchOutcome outcome = IS_NONE
         if not count:
             return
         answer = <Found*> &answer_bytes[0]
@@ -472,7 +472,7 @@ cdef class SegmentSearch:
 
     cdef object _find_one(self, Search* search):
         cdef SegmentSearch free_one = self._free_one()
-        cdef Outcome outcome
+        cdef SearchOutcome outcome
         try:
             log = free_one._begin(search, free_one._first_read)
             with nogil:
@@ -537,9 +537,9 @@ cdef class SegmentSearch:
         search.wrappers[AT_FLOOR].position = search.wrappers[AT_STARTING_OFFSET].position = -1
         return log
 
-    cdef Outcome _advance(self, Search* search) noexcept nogil:
+    cdef SearchOutcome _advance(self, Search* search) noexcept nogil:
         """Search up to an answer, or to a point where Python must decide."""
-        cdef Outcome outcome
+        cdef SearchOutcome outcome
         if not search.has_begun:
             outcome = (self._begin_checked(search) if self._checked
                        else self._begin_as_brokers(search))
@@ -577,14 +577,14 @@ cdef class SegmentSearch:
                          self._warm_section, trace).lower,
             self._base_offset)
 
-    cdef Outcome _begin_as_brokers(self, Search* search) noexcept nogil:
+    cdef SearchOutcome _begin_as_brokers(self, Search* search) noexcept nogil:
         cdef int64_t offset = self._time_floor(
             search.target_timestamp, search.time_trace).offset
         search.position = self._offset_floor(
             max(offset, search.starting_offset), search.offset_trace).position
         return IS_FOUND
 
-    cdef Outcome _begin_checked(self, Search* search) noexcept nogil:
+    cdef SearchOutcome _begin_checked(self, Search* search) noexcept nogil:
         """Start at the floor entry's batch, or after it if it matched the log before.
 
         That batch is as late as the entry, hence too early. The batch after it must still have
@@ -594,7 +594,7 @@ cdef class SegmentSearch:
         cdef TimeEntry floor = load_time_entry(self._times, slot, self._base_offset)
         cdef int64_t position = 0, candidate
         cdef BatchHeader header
-        cdef Outcome outcome
+        cdef SearchOutcome outcome
         if floor.timestamp >= 0:
             if self._behind != NULL and self._behind[slot]:
                 if self._window.smallest < INTERVAL_READ:
@@ -614,7 +614,7 @@ cdef class SegmentSearch:
             search.position = max(position, candidate)
         return outcome
 
-    cdef Outcome _position_before(
+    cdef SearchOutcome _position_before(
         self, Search* search, int asked, int64_t offset, int64_t* position
     ) noexcept nogil:
         """Find a batch with only smaller offsets before it; 0 if entries do not match."""
@@ -657,7 +657,7 @@ cdef class SegmentSearch:
             is_first = False
         return False
 
-    cdef Outcome _decide(self, object log, Search* search, Outcome outcome) except *:
+    cdef SearchOutcome _decide(self, object log, Search* search, SearchOutcome outcome) except *:
         """Do the step that needs Python; IS_NONE ends the search, others continue it."""
         cdef const uint8_t[::1] payload
         if outcome == IS_OUT_OF_MEMORY:

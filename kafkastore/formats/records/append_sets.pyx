@@ -45,7 +45,7 @@ from kafkastore.formats.records.leader_rules cimport (
     NOTHING,
     OFFSET_WRONG,
     TIMESTAMP_OUT_OF_RANGE,
-    Limits,
+    LeaderLimits,
     Walk,
     walk_records,
 )
@@ -150,7 +150,7 @@ cdef class AppendSets:
                  each.offset_of_max_timestamp) for each in self.items[:self.count]]
 
 
-cdef object walk_error(const Walk* walk, const BatchHeader* header, const Limits* limits):
+cdef object walk_error(const Walk* walk, const BatchHeader* header, const LeaderLimits* limits):
     """Return the error for the result of a walk."""
     where = f"record {walk.record} of the batch at byte {header.position}"
     if walk.wrong == OFFSET_WRONG:
@@ -288,7 +288,7 @@ def assign_offsets(
     cdef AppendSets sets = AppendSets(count)
     cdef BatchHeader* header = sets.batches
     cdef HeaderStatus status
-    cdef Limits limits
+    cdef LeaderLimits limits
     cdef Walk walk
     cdef const uint8_t[::1] payload
     cdef int64_t max_timestamp

@@ -56,7 +56,7 @@ cdef Crc crc = crc_functions()
 cdef int64_t LARGEST_BATCH = INT32_MAX
 
 
-cdef enum Outcome:
+cdef enum AppendOutcome:
     WRITTEN
     FULL                # the record belongs to the next batch; the values after this one are errors
     OFFSET_TOO_FAR
@@ -186,7 +186,7 @@ cdef class BatchBuilder:
         self.data = moved
         return True
 
-    cdef Outcome add(self, RecordView* record) noexcept nogil:
+    cdef AppendOutcome add(self, RecordView* record) noexcept nogil:
         """Write a record after the others, or return why not; its view may be consumed."""
         cdef BatchHeader* header = &self.header
         cdef int64_t base_offset = header.base_offset, base_timestamp = header.base_timestamp
@@ -235,7 +235,7 @@ cdef class BatchBuilder:
         self.size += size
         return WRITTEN
 
-    cdef object refusal(self, Outcome outcome, int64_t offset):
+    cdef object refusal(self, AppendOutcome outcome, int64_t offset):
         """Return the error for a record that was not written."""
         cdef BatchHeader* header = &self.header
         if outcome == NO_MEMORY:
@@ -268,7 +268,7 @@ cdef class BatchBuilder:
         unchanged.
         """
         cdef RecordView view
-        cdef Outcome outcome
+        cdef AppendOutcome outcome
         cdef bytes key = bytes_of(record.key), value = bytes_of(record.value)
         cdef bytes headers = b""
         cdef int64_t offset = record.offset
@@ -293,7 +293,7 @@ cdef class BatchBuilder:
         written.
         """
         cdef Py_ssize_t row = first
-        cdef Outcome outcome
+        cdef AppendOutcome outcome
         if first < 0:
             raise ArgumentValueError("first", "at least 0", first)
         if self.is_busy:
@@ -308,11 +308,11 @@ cdef class BatchBuilder:
             raise self.refusal(outcome, offset_of(rows, row))
         return row
 
-    cdef Outcome add_rows(self, RecordRows rows, Py_ssize_t* row) noexcept nogil:
+    cdef AppendOutcome add_rows(self, RecordRows rows, Py_ssize_t* row) noexcept nogil:
         """Write rows until one is not written; `row` is then that row."""
         cdef RecordView view
         cdef RowStatus status
-        cdef Outcome outcome
+        cdef AppendOutcome outcome
         while row[0] < rows.rows:
             status = row_of(rows, row[0], &view)
             if status != ROW_READ:

@@ -21,7 +21,7 @@ cdef enum Wrong:
     KEY_MISSING
 
 
-cdef struct Limits:
+cdef struct LeaderLimits:
     int64_t now
     uint64_t before_max      # ms
     uint64_t after_max
@@ -38,7 +38,7 @@ cdef struct Walk:
     int32_t record_of_max_timestamp
 
 
-cdef inline bint is_out_of_range(int64_t timestamp, const Limits* limits) noexcept nogil:
+cdef inline bint is_out_of_range(int64_t timestamp, const LeaderLimits* limits) noexcept nogil:
     """Whether a CreateTime is too far from the clock, without overflow."""
     if timestamp <= limits.now:
         return <uint64_t> limits.now - <uint64_t> timestamp > limits.before_max
@@ -46,7 +46,7 @@ cdef inline bint is_out_of_range(int64_t timestamp, const Limits* limits) noexce
 
 
 cdef inline Walk walk_records(
-    const BatchHeader* header, const uint8_t* records, Py_ssize_t size, const Limits* limits
+    const BatchHeader* header, const uint8_t* records, Py_ssize_t size, const LeaderLimits* limits
 ) noexcept nogil:
     """Read all records of a batch as far as a leader looks at them."""
     cdef Walk walk

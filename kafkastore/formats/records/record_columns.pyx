@@ -95,7 +95,7 @@ cdef inline bint fits_micros(int64_t millis) noexcept nogil:
     return -(INT64_MAX // 1000) <= millis <= INT64_MAX // 1000
 
 
-cdef enum Outcome:
+cdef enum DecodeOutcome:
     APPENDED
     COMPRESSED
     BROKEN
@@ -279,7 +279,7 @@ cdef class RecordColumns:
         cdef Py_ssize_t i = first, count = len(headers), rows, viewed
         cdef int64_t origin
         cdef const BatchHeader* first_header
-        cdef Outcome outcome
+        cdef DecodeOutcome outcome
         if first < 0:
             raise ArgumentValueError("first", "at least 0", first)
         self._check_idle()
@@ -311,13 +311,15 @@ cdef class RecordColumns:
             raise RuntimeError("another thread uses these RecordColumns")
         return 0
 
-    cdef Outcome _append(self, const uint8_t[::1] data, const BatchHeader* headers, int64_t origin,
-                         Py_ssize_t count, Py_ssize_t* first) except *:
+    cdef DecodeOutcome _append(
+        self, const uint8_t[::1] data, const BatchHeader* headers, int64_t origin,
+        Py_ssize_t count, Py_ssize_t* first
+    ) except *:
         """Decode batches; `first` becomes the first header that was not decoded."""
         cdef Py_ssize_t i = first[0], at = 0, size = data.shape[0]
         cdef const uint8_t* start = &data[0] if size else NULL
         cdef const BatchHeader* header = NULL
-        cdef Outcome outcome = APPENDED
+        cdef DecodeOutcome outcome = APPENDED
         while True:
             with nogil:
                 while i < count:
@@ -343,13 +345,14 @@ cdef class RecordColumns:
         first[0] = i
         return outcome
 
-    cdef Outcome _append_compressed(self, const BatchHeader* header,
-                                    const uint8_t[::1] batch) except *:
+    cdef DecodeOutcome _append_compressed(
+        self, const BatchHeader* header, const uint8_t[::1] batch
+    ) except *:
         cdef const uint8_t[::1] records
         cdef const uint8_t* start
         cdef int32_t view_buffer = self.view_buffer
         cdef Py_ssize_t rows = self.rows, viewed = len(self.view_buffers)
-        cdef Outcome outcome
+        cdef DecodeOutcome outcome
         self.is_compressed = True
         if self.copy_value and header.attributes & CODEC_MASK in CODECS_WITH_ROOM:
             if self.is_read_into:
@@ -399,8 +402,10 @@ cdef class RecordColumns:
         # A record without a timestamp has -1, whatever its wrapper says.
         return self.start_timestamp < 0 or header.max_timestamp >= self.start_timestamp
 
-    cdef Outcome _append_batch(self, const BatchHeader* header, const uint8_t* buffer,
-                               const uint8_t* batch, const uint8_t* readable_end) noexcept nogil:
+    cdef DecodeOutcome _append_batch(
+        self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* batch,
+        const uint8_t* readable_end
+    ) noexcept nogil:
         """Decode one batch from the log's bytes, unless it is compressed."""
         if not self._is_in_range(header):
             return APPENDED
@@ -414,9 +419,10 @@ cdef class RecordColumns:
         return self._decode(header, buffer, batch + RECORDS_AT if header.magic == 2 else batch,
                             batch + header.size, readable_end)
 
-    cdef Outcome _decode(self, const BatchHeader* header, const uint8_t* buffer,
-                         const uint8_t* records, const uint8_t* end, const uint8_t* readable_end
-                         ) noexcept nogil:
+    cdef DecodeOutcome _decode(
+        self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* records,
+        const uint8_t* end, const uint8_t* readable_end
+    ) noexcept nogil:
         """Decode a batch's records in `buffer`; keep no rows of a corrupt batch."""
         cdef RecordCursor cursor
         cdef RecordView record
@@ -601,7 +607,7 @@ cdef class RecordColumns:
             memset(self.control.data + self.rows,
                    is_v2 and header.attributes & CONTROL_FLAG != 0, end - self.rows)
 
-    cdef Outcome _forget_rows(self) noexcept nogil:
+    cdef DecodeOutcome _forget_rows(self) noexcept nogil:
         """Remove what a corrupt batch wrote after the rows."""
         forget_nulls(&self.key.nulls, self.rows)
         forget_nulls(&self.value.nulls, self.rows)
