@@ -236,7 +236,7 @@ class LogSegment:
         -----
         The position is before the requested batch, because a scan finds a wrong offset only by
         comparing it with the batch before. If the floor entry points at the requested batch itself,
-        the entry before it is used.
+        or at one that ends before the entry's offset, the entry before it is used.
         """
         if target_offset <= self.base_offset:
             return 0
@@ -249,7 +249,7 @@ class LogSegment:
         entry, header = floor, log.header_at(floor.position)
         if (
             header is None
-            or header["last_offset"] >= target_offset
+            or not floor.offset <= header["last_offset"] < target_offset
             or floor.position + int(header["size"]) >= log.size
         ):
             entry = index.lookup(floor.offset - 1)

@@ -3,6 +3,7 @@
 import random
 import tempfile
 import time
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, ZSTD, Batch, Row, marker
 from models.record_strategies import bounded, logs
+from models.written_log import UnsyncedFileSystem
 
 import kafkastore
-from kafkastore import CorruptBatchError, KafkaStoreError
+from kafkastore import CorruptBatchError, KafkaStoreError, LogDirWriter
+
+from .written_logs import new_record
 
 
 def harm(path, source):
@@ -138,3 +142,28 @@ def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
         assert told.path == path
     assert log.segments[0].rebuilt_indexes().valid_bytes == 0
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("size", [10, 15_000])
+@pytest.mark.parametrize("to", ["a lower offset", "a higher offset"])
+def test_a_wrong_base_offset_is_found_by_each_range_that_it_changes(tmp_path, size, to):
+    """Although the index leads to that batch, or the range ends with it."""
+    with LogDirWriter(tmp_path / "logs", fs=UnsyncedFileSystem()) as log_dir:
+        writer = log_dir.writer("t", 0, {"index.interval.bytes": 0})
+        for _ in range(30):
+            writer.append_records([new_record(0, value=bytes(size))])
+    (path,) = (tmp_path / "logs/t-0").glob("*.log")
+    with kafkastore.open(tmp_path / "logs")["t", 0].segments[0].open_log() as log:
+        positions = [at for run in log.runs() for at in run.headers["position"].tolist()]
+    wrong = 2 if to == "a lower offset" else 26
+    with path.open("r+b") as file:
+        file.seek(positions[15])
+        file.write(wrong.to_bytes(8, "big"))
+    harmed = kafkastore.open(tmp_path / "logs")["t", 0]
+    for start, end in combinations((0, *range(10, 20), 30), 2):
+        try:
+            found = [record.offset for record in harmed.records(start, end)]
+        except CorruptBatchError:
+            continue
+        assert found == [*range(start, end)]
+        assert 15 not in found
