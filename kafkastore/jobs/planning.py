@@ -28,9 +28,8 @@ from kafkastore.jobs.partition_paths import (
 )
 from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.migration import PartitionSurvey, Survey
-from kafkastore.paths import open_path, to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.store.log_store import AnyPartition, AnyPath, open_store
+from kafkastore.store.log_store import AnyPartition, AnyPath, open_store, root_of_plan
 from kafkastore.versions import NEWEST_VERSION, rules_of
 from kafkastore.writing.log_config import LogConfig
 
@@ -115,7 +114,7 @@ def plan_reindex(
         _check_within(place, (os.path.dirname(change.path) for change in each.changes))
         changes += each.changes
         unindexed += each.unindexed
-    return reindex_plan(to_path(os.path.abspath(open_path(path))), version, changes, unindexed)
+    return reindex_plan(root_of_plan(path), version, changes, unindexed)
 
 
 def reindex_place(
@@ -138,7 +137,7 @@ def places_in(
     Each partition has one place. Raises `NotALogDirectoryError` if the path is neither, and
     `KeyError` if one of `partitions` is missing.
     """
-    root = to_path(os.path.abspath(open_path(path)))
+    root = root_of_plan(path)
     store = open_store(root)
     return [
         to_partition_path(log, store, is_weighed=is_weighed) for log in store.logs_of(partitions)

@@ -225,9 +225,9 @@ def test_committed_offsets_are_found_if_asked(run: Run, golden_case: Any) -> Non
 
 
 def test_brokers_without_isolation_are_refused(run: Run, sample_root: Path) -> None:
-    told = run("offsets", sample_root, "--at", 0, "--rules", "0.10.2", "--isolation",
-               "read_committed")
-    assert_one_sentence(told, "read_uncommitted for rules 0.10.2")
+    ran = run("offsets", sample_root, "--at", 0, "--rules", "0.10.2", "--isolation",
+              "read_committed")
+    assert_one_sentence(ran, "isolation must be read_uncommitted for rules 0.10.2")
 
 
 def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -> None:
@@ -256,9 +256,9 @@ def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -
     assert told["reason"] == reason
     (legacy,) = run("offsets", sample_root, *asked[:4], "--rules", "legacy", "--explain",
                     "--json").lines
-    told = legacy["explanation"]
-    assert (told["answer"], told["base_offset"], told["chosen_by"]) == (None, None, None)
-    assert told["reason"] == "every segment was last modified after the requested time"
+    why = legacy["explanation"]
+    assert (why["answer"], why["base_offset"], why["chosen_by"]) == (None, None, None)
+    assert why["reason"] == "every segment was last modified after the requested time"
 
 
 def test_a_clock_skew_is_taken_off_the_time(run: Run, sample_root: Path) -> None:

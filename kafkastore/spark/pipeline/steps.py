@@ -26,7 +26,7 @@ from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
 from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
-from kafkastore.paths import open_path, to_path
+from kafkastore.paths import to_path
 from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
@@ -51,7 +51,14 @@ from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.runner import spread
 from kafkastore.spark.session import session
 from kafkastore.spark.watch import failures_of_spark, is_connect
-from kafkastore.store.log_store import Paths, is_partition_directory, listed, open_store
+from kafkastore.store.log_store import (
+    AnyPath,
+    Paths,
+    is_partition_directory,
+    listed,
+    open_store,
+    root_of_plan,
+)
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -59,8 +66,6 @@ if TYPE_CHECKING:
 
     from kafkastore.migration.plan import Mode
     from kafkastore.spark.progress import PipelineProgress
-
-AnyPath = str | os.PathLike[str]
 
 
 def run_pipeline(
@@ -134,7 +139,7 @@ def run_pipeline(
             "undo_dir goes with in_place or copy_to: copies in the output are removed, not undone",
             RefusalReason.UNSUPPORTED,
         )
-    sources = [to_path(os.path.abspath(open_path(each))) for each in given]
+    sources = [root_of_plan(each) for each in given]
     for source in sources:
         open_store(source)
     target = Path(os.path.realpath(out))
