@@ -68,7 +68,7 @@ def campaigns(request, compiled, golden):
         yield {name: pool.submit(run, name) for name in names}
 
 
-@pytest.mark.parametrize("name", some(list(PARSERS), 24, "fuzzed parsers"))
+@pytest.mark.parametrize("name", some(list(PARSERS), 10, "fuzzed parsers"))
 def test_a_parser_is_fuzzed(name, campaigns):
     outcome = campaigns[name].result()
     print(outcome)

@@ -18,6 +18,8 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from .written_logs import FIRST_TIMESTAMP, new_record, write_transactions
 
 THREADS = 8
+#: Seconds between two refreshes, in which a thread gets some answers: all is read anew behind each.
+PAUSE = 0.005
 #: Of each log: more segments than logs stay open.
 RECORDS = 800
 SMALL = {"segment.bytes": 1024, "segment.index.bytes": 1024, "index.interval.bytes": 100}
@@ -55,13 +57,13 @@ def frequent_switches():
 
 
 @contextmanager
-def doing(work):
+def doing(work, pause=0):
     """Do some work again and again in another thread; what it raises is raised at the end."""
     is_over, raised = threading.Event(), []
 
     def run():
         try:
-            while not is_over.is_set():
+            while not is_over.wait(pause):
                 work()
         except BaseException as error:
             raised.append(error)
@@ -185,7 +187,7 @@ def test_a_log_that_is_refreshed_meanwhile_answers_the_same(root, topic, questio
     questions = QUESTIONS[question]
     wanted = [ask() for ask in questions(kafkastore.open(root)[topic, 0])]
     log = kafkastore.open(root)[topic, 0]
-    with doing(log.refresh):
+    with doing(log.refresh, PAUSE):
         assert ask_in_threads(questions(log)) == [wanted] * THREADS
 
 

@@ -50,7 +50,7 @@ def manifest_cases(directory):
 def cases(golden, golden_directory):
     """Golden cases, with their records as kafkastore's own function gives them."""
     named = manifest_cases(golden_directory)
-    chosen = some(list(enumerate(named)), len(named) // 3)
+    chosen = some(list(enumerate(named)), len(named) // 6)
     return [Case(golden(*names), number) for number, names in chosen]
 
 

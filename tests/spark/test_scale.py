@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from models import measured_command
-from models.seed import one_in
+from models.seed import one_in, some
 from remote.conftest import s3, s3_port  # noqa: F401
 from test_limits import (
     FIRST_TIMESTAMP,
@@ -141,12 +141,15 @@ def homes(tmp_path_factory):
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("job", "memory_a_partition"),
-    [
-        (verify, MEMORY_A_PLACE),
-        (inventory, MEMORY_A_PLACE),
-        (migrate, MEMORY_A_PLACE + MEMORY_A_PLAN),
-    ],
-    ids=["verify", "inventory", "migrate"],
+    some(
+        [
+            pytest.param(verify, MEMORY_A_PLACE, id="verify"),
+            pytest.param(inventory, MEMORY_A_PLACE, id="inventory"),
+            pytest.param(migrate, MEMORY_A_PLACE + MEMORY_A_PLAN, id="migrate"),
+        ],
+        2,
+        "jobs at scale",
+    ),
 )
 def test_spark_does_what_threads_do_in_three_times_their_time_and_in_flat_memory(
     homes, job, memory_a_partition
