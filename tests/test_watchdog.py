@@ -10,7 +10,12 @@ CONFTEST = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
 from models.watchdog import Watchdog
+from models.work_units import WorkUnits
 
+def pytest_xdist_make_scheduler(config, log):
+    return WorkUnits(config, log)
+"""
+WATCHED = """
 def pytest_configure(config):
     config.pluginmanager.register(Watchdog(config, seconds=2))
 """
@@ -44,18 +49,20 @@ def test_waits_for_a_process_that_works():
 """
 
 
-def run(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, tests: str, *options: str, conftest: str = CONFTEST + WATCHED, processes: int = 1
+) -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(conftest)
     (folder / "test_it.py").write_text(tests)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", folder,
-         "-p", "no:cacheprovider", "-n", "1", *options, folder],
+         "-p", "no:cacheprovider", "-n", str(processes), "--dist=loadfile", *options, folder],
         cwd=folder, capture_output=True, text=True, timeout=800, check=False,
     )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_a_test_that_makes_no_progress_is_ended_and_named(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
     ran = run(tmp_path, STANDING_STILL)
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
@@ -64,14 +71,24 @@ def test_a_test_that_makes_no_progress_is_ended_and_named(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_all_other_tests_are_run_once_whatever_the_process_that_is_ended_had(tmp_path):
+    for number in range(6):  # files of few tests come first
+        (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")
+    behind = "".join(f"\ndef test_behind_{number}(): pass" for number in range(3))
+    ran = run(tmp_path, STANDING_STILL + behind, processes=2)
+    assert ran.returncode == 1
+    assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
+    assert "1 failed, 10 passed" in ran.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_tests_that_work_longer_are_not_ended(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
     ran = run(tmp_path, WORKING)
     assert (ran.returncode, ran.stdout.count("2 passed")) == (0, 1)
 
 
 def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
-    ran = run(tmp_path, STANDING_STILL, "-o", "timeout=2")
+    ran = run(tmp_path, STANDING_STILL, "-o", "timeout=2", conftest=CONFTEST)
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 1 passed" in ran.stdout

@@ -3,6 +3,7 @@
 import shutil
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -82,7 +83,7 @@ def ask_in_threads(questions):
     """Each thread asks all questions, and begins with another one; the answers of each thread."""
     questions = list(questions)
     answers = [[None] * len(questions) for _ in range(THREADS)]
-    start = threading.Barrier(THREADS)
+    start = threading.Barrier(THREADS, timeout=50)
 
     def ask(number):
         start.wait()
@@ -93,11 +94,9 @@ def ask_in_threads(questions):
             except Exception as error:
                 answers[number][each] = repr(error)
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(THREADS) as pool:
+        asked = [pool.submit(ask, number) for number in range(THREADS)]
+    assert [each.exception() for each in asked] == [None] * THREADS
     return answers
 
 

@@ -34,6 +34,24 @@ class WorkUnits(LoadFileScheduling):
         units.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Return the test that a process died in, and give others what it left undone.
+
+        xdist would give them all that it ever had, too, and wait for ever for what is done.
+        """
+        units = self.assigned_work.pop(node)
+        left = (test for unit in units.values() for test, is_done in unit.items() if not is_done)
+        died_in: str | None = next(left, None)
+        for name, unit in units.items():
+            if died_in in unit:
+                unit[died_in] = True
+            if not all(unit.values()):
+                self.workqueue[name] = unit
+        if died_in is not None:
+            for other in self.assigned_work:
+                self._reschedule(other)
+        return died_in
+
 
 @cache
 def _shared(file: Path) -> str | None:
