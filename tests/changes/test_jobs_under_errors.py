@@ -20,7 +20,7 @@ from changes.faults import (
 from changes.small_store import contents
 from changes.trial import Trial
 from models.refused import os_error
-from models.seed import SEED, one_in
+from models.seed import SEED, one_in, some
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
@@ -82,7 +82,7 @@ def test_an_error_at_some_calls(top, name):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", jobs.JOBS)
+@pytest.mark.parametrize("name", some(list(jobs.JOBS), 5, "jobs under errors"))
 def test_an_error_at_every_call(top, name):
     """The errors take turns; each of them at each call is in `test_apply_under_faults`."""
     trial = Trial(jobs.make(name, top))

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pyarrow.dataset
 import pytest
 from changes.small_store import contents
-from models.seed import SEED
+from models.seed import SEED, some
 from spark.test_changing_jobs import processes_of_session
 
 from kafkastore.changes.undo import undo
@@ -58,7 +58,7 @@ def logs_of(files):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("in_place", some([False, True], 1, "kind of pipeline"))
 def test_a_run_killed_at_random_and_resumed_comes_to_the_same(
     golden, tmp_path, writable_copy, in_place
 ):
