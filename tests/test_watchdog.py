@@ -71,17 +71,6 @@ def test_a_test_that_makes_no_progress_is_ended_and_named(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
-def test_all_other_tests_are_run_once_whatever_the_process_that_is_ended_had(tmp_path):
-    for number in range(6):  # files of few tests come first
-        (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")
-    behind = "".join(f"\ndef test_behind_{number}(): pass" for number in range(3))
-    ran = run(tmp_path, STANDING_STILL + behind, processes=2)
-    assert ran.returncode == 1
-    assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
-    assert "1 failed, 10 passed" in ran.stdout
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
 def test_tests_that_work_longer_are_not_ended(tmp_path):
     ran = run(tmp_path, WORKING)
     assert (ran.returncode, ran.stdout.count("2 passed")) == (0, 1)
@@ -92,3 +81,13 @@ def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 1 passed" in ran.stdout
+
+
+def test_all_other_tests_are_run_once_whatever_the_process_that_ends_has_done(tmp_path):
+    for number in range(6):  # files of few tests come first
+        (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")
+    after = "".join(f"\ndef test_after_{number}(): pass" for number in range(3))
+    ran = run(tmp_path, STANDING_STILL + after, "-o", "timeout=2", conftest=CONFTEST, processes=2)
+    assert ran.returncode == 1
+    assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
+    assert "1 failed, 10 passed" in ran.stdout

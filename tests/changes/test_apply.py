@@ -22,7 +22,6 @@ from kafkastore.changes.plan import Inline, InvalidPlanError, Plan
 from kafkastore.changes.undo import resume, undo
 from kafkastore.errors import (
     ChangeRefusedError,
-    DirectoryInUseError,
     NoSpaceError,
     NoUndoPlaceError,
 )
@@ -202,101 +201,6 @@ def test_apply_refuses_more_than_the_disk_holds(root):
     huge = replace(huge, after=replace(huge.after, size=1 << 60))
     with change_refused("no-space", root):
         apply(Plan(str(root), "test", (huge,)))
-
-
-def broker(root: Path) -> subprocess.Popen[bytes]:
-    """Another process that holds the lock as a broker does."""
-    code = (
-        "import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
-        "fcntl.lockf(d, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(root / ".lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"held\n"
-    return process
-
-
-def test_apply_and_undo_refuse_while_a_broker_holds_the_lock(root, plan, planned, tmp_path):
-    before = contents(root)
-    with broker(root) as process:
-        with pytest.raises(DirectoryInUseError) as refusal:
-            apply(plan)
-        assert refusal.value.holder == process.pid
-        assert contents(root) == before
-        assert not find_journals(root)
-        process.communicate()
-    journal = apply(plan)
-    with broker(root) as process:
-        with pytest.raises(DirectoryInUseError) as refusal:
-            undo(journal)
-        assert refusal.value.holder == process.pid
-        process.communicate()
-    assert contents(root) == planned
-    undo(journal)
-    assert contents(root) == before
-
-
-def test_a_lock_file_that_nobody_holds_means_nothing_and_a_missing_one_is_not_made(root, plan):
-    (root / ".lock").unlink()
-    apply(plan)
-    assert not (root / ".lock").exists()
-
-
-def test_a_broker_cannot_start_while_a_plan_is_applied(root, plan):
-    code = (
-        "import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR);"
-        "fcntl.lockf(d, fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    )
-    results = []
-
-    def start_broker(*_: int) -> None:
-        results.append(
-            subprocess.run(
-                [sys.executable, "-c", code, str(root / ".lock")],
-                stderr=subprocess.DEVNULL,
-                check=False,
-            ).returncode
-        )
-
-    plan = Plan(plan.root, plan.job, plan.changes[:2])
-    apply(plan, progress=start_broker)
-    assert results == [1, 1]
-    start_broker()
-    assert results[-1] == 0
-
-
-def test_a_broker_that_makes_its_lock_meanwhile_stops_the_run(root, plan):
-    (root / ".lock").unlink()
-    started = []
-
-    def start_broker(*_: int) -> None:
-        if not started:
-            started.append(broker(root))
-
-    try:
-        with change_refused("in-use", root / ".lock"):
-            apply(plan, progress=start_broker)
-    finally:
-        started[0].communicate()
-    (journal,) = find_journals(root)
-    assert (journal.phase, len(journal.changed)) == ("applying", 1)
-    assert resume(journal).phase == "applied"
-
-
-def test_two_jobs_do_not_work_on_one_directory(root, plan):
-    refusals = []
-
-    def second(*_: int) -> None:
-        with change_refused("other-job", root) as refusal:
-            apply(plan)
-        refusals.append(refusal.value)
-
-    apply(plan, progress=second)
-    assert len(refusals) == len(plan.changes)
 
 
 def interrupted(plan: Plan) -> Journal:
@@ -649,25 +553,6 @@ def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
         assert contents(root) == planned
         undo(apply(plan))
         assert contents(root) == before
-
-
-def test_a_lock_beside_a_log_dirs_root_is_nobody_s_business(root, plan, planned):
-    write(root.parent / ".lock", b"", MTIME_NS)
-    with broker(root.parent) as process:
-        apply(plan)
-        process.communicate()
-    assert contents(root) == planned
-
-
-def test_the_lock_above_a_partition_directory_counts_also_through_a_link(root, tmp_path):
-    lone = change(root / "orders-0", "00000000000000000000.timeindex", Inline(b"new"), b"new")
-    link = tmp_path / "orders-0"
-    link.symlink_to(root / "orders-0")
-    with broker(root) as process:
-        for path in (root / "orders-0", link):
-            with change_refused("in-use", root / ".lock"):
-                apply(Plan(str(path), "test", (lone,)))
-        process.communicate()
 
 
 def test_a_place_that_may_not_be_written_to_is_refused_in_one_sentence(root, plan, monkeypatch):

@@ -1,28 +1,9 @@
 import os
-import subprocess
-import sys
 
 import pytest
+from changes.held_locks import can_lock, hold
 
 from kafkastore.fs import LockFile, lock_holder
-
-HOLD = (
-    "import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT);"
-    "fcntl.lockf(d, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
-)
-TRY = (
-    "import fcntl, os, sys; d = os.open(sys.argv[1], os.O_RDWR);"
-    "fcntl.lockf(d, fcntl.LOCK_EX | fcntl.LOCK_NB)"
-)
-
-
-def can_lock(path):
-    return (
-        subprocess.run(
-            [sys.executable, "-c", TRY, str(path)], stderr=subprocess.DEVNULL, check=False
-        ).returncode
-        == 0
-    )
 
 
 @pytest.fixture
@@ -39,10 +20,7 @@ def test_a_missing_or_free_lock_has_no_holder_and_is_not_made(tmp_path, path):
 
 
 def test_another_process_s_lock_is_seen_and_refused(path):
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdout.readline() == b"held\n"
+    with hold(path) as process:
         assert lock_holder(path) == process.pid
         with pytest.raises(BlockingIOError) as refusal:
             LockFile(path)

@@ -19,7 +19,7 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from .written_logs import FIRST_TIMESTAMP, new_record, write_transactions
 
 THREADS = 8
-#: Seconds between two refreshes, in which a thread gets some answers: all is read anew behind each.
+#: Seconds between two refreshes. After each, everything is read again.
 PAUSE = 0.005
 #: Of each log: more segments than logs stay open.
 RECORDS = 800
