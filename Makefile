@@ -28,6 +28,8 @@ PYTHON_FILES = $(shell find kafkastore legacy migration -name '*.py')
 # The root's kafkastore/ must never hide the installed one: neither for this Python nor for Spark's
 # workers, which put their working directory on the path too.
 export PYTHONSAFEPATH = 1
+# A run starts hundreds of processes; without bytecode each compiles what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help run test check lint build bench clean

@@ -17,6 +17,7 @@ from golden.make.brokers import WORK, class_path
 from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java import java_command, jdk_program
 from golden.make.java_client import JavaClients
+from models.seed import some
 from use_cases.stores import commit
 
 import kafkastore
@@ -169,7 +170,7 @@ def _programs(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
 def test_a_new_cluster_serves_every_record_of_the_disk(
     require_broker: Callable[[str], None], scene: Path, monkeypatch: pytest.MonkeyPatch,
     version: str,

@@ -92,7 +92,7 @@ def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
 
 #: Questions that compiled code answers; Arrow's own threads synchronise unseen.
 OF_THREADS = "time or times or ListOffsets or batches or summaries or index or store or writer"
-#: Questions that are slow if refreshes let everything be read again: each run tries two of them.
+#: Questions that are slow if refreshes let everything be read again: each run tries one of them.
 SLOW = ("committed", "untimed", "by", "Arrow")
 
 RACE = """
@@ -118,7 +118,7 @@ def test_a_place_that_threads_write_to_is_reported(sanitized_for_threads):
 
 
 def test_compiled_modules_share_no_place_that_threads_write_to(sanitized_for_threads, tmp_path):
-    left_out = " or ".join(set(SLOW).difference(some(SLOW, 2, "slow questions"))) or "nothing"
+    left_out = " or ".join(set(SLOW).difference(some(SLOW, 1, "slow questions"))) or "nothing"
     chosen = f"({OF_THREADS}) and not (refreshed and ({left_out}))"
     result = sanitized_for_threads.run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, "--timeout=600"),

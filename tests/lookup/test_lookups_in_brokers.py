@@ -14,7 +14,7 @@ from golden.make.load_into_broker import LoadOptions, broker_on
 from models.chance_logs import NOW, TOPIC, boundaries, write_chance_logs
 from models.list_offsets_client import ListOffsetsClient
 from models.refused import refused
-from models.seed import SEED
+from models.seed import SEED, some
 
 import kafkastore
 from kafkastore.errors import UnsupportedTimestampError
@@ -27,7 +27,7 @@ from kafkastore.formats.requests.list_offsets import (
 
 pytestmark = pytest.mark.kafka
 
-VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
+VERSIONS = some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__)
 STATES = {"clean": True, "unclean": False}
 PARTITIONS = 24
 TIMES_EACH = 50     # of a partition, each with both isolations

@@ -292,7 +292,7 @@ def ask(cluster, wanted, folder):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["local", "standalone", "connect"])
+@pytest.mark.parametrize("kind", ["local", *some(["standalone", "connect"], 1, "clusters")])
 def test_golden_cases_are_read_as_by_records(request, cases, kind, tmp_path):
     wanted = [load for case in cases for load in (case.whole, case.part[0])]
     if kind == "local":

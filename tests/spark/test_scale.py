@@ -147,7 +147,7 @@ def homes(tmp_path_factory):
             pytest.param(inventory, MEMORY_A_PLACE, id="inventory"),
             pytest.param(migrate, MEMORY_A_PLACE + MEMORY_A_PLAN, id="migrate"),
         ],
-        2,
+        1,
         "jobs at scale",
     ),
 )

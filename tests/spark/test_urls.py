@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from models.refused import change_refused
+from models.seed import some
 from pyspark.sql.functions import lit
 from remote import s3_server
 from remote.conftest import forget_connections
@@ -263,7 +264,7 @@ print(spark.read.format("kafkastore").load(url).count())
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("way", ["environment", "executorEnv"])
+@pytest.mark.parametrize("way", some(["environment", "executorEnv"], 1, "credentials"))
 def test_a_new_session_has_credentials_by_its_environment_or_by_options(
     cloud, golden_stores, way
 ):
