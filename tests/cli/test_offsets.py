@@ -131,15 +131,10 @@ def test_a_partition_directory_by_itself_says_which_broker_is_meant(
     assert run("offsets", sample_root / "up-1", "--at", 0).err == ""
 
 
-@pytest.mark.parametrize(
-    ("rules", "told"),
-    [
-        ("0.9", "use legacy"), ("9.9", "unknown rules"), ("newest", "unknown rules"),
-        ("\u0662.\u0664", "unknown rules"), ("0.10.0.1", "use legacy"),
-    ],
-)
-def test_rules_that_are_none(run: Run, sample_root: Path, rules: str, told: str) -> None:
-    assert_one_sentence(run("offsets", sample_root, "--at", 0, "--rules", rules), told)
+@pytest.mark.parametrize("rules", ["0.9", "0.10.0.1", "9.9", "newest", "\u0662.\u0664"])
+def test_rules_that_are_none(run: Run, sample_root: Path, rules: str) -> None:
+    ran = run("offsets", sample_root, "--at", 0, "--rules", rules)
+    assert_one_sentence(ran, "'--rules'", "legacy", NEWEST_VERSION, repr(rules))
 
 
 def test_a_major_version_is_the_newest_known_of_it(run: Run, sample_root: Path) -> None:

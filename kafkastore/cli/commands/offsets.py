@@ -26,12 +26,13 @@ from kafkastore.lookup.rules import (
     KIP_33,
     LEGACY,
     LookupChoice,
+    UnknownRulesError,
     broker_rules,
     check_isolation_is_known,
 )
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.use_cases.clock_skew import earliest_timestamp
-from kafkastore.versions import NEWEST_VERSION, UnknownVersionError, rules_of
+from kafkastore.versions import NEWEST_VERSION
 
 #: Special values other than times; the names are those of Kafka's GetOffsetShell.
 SPECIAL_TIMESTAMPS = {
@@ -46,19 +47,16 @@ _SPECIAL_NAMES = {timestamp: name for name, timestamp in SPECIAL_TIMESTAMPS.item
 #: The rules of ``--rules all``, in historical order.
 ALL_RULES = (LEGACY, KIP_33, NEWEST_VERSION, CORRECT)
 
+
 def check_rules(name: str) -> str:
     """Return the name of rules; raise click.BadParameter if it is unknown."""
-    if name in (CORRECT, KIP_33, LEGACY, "all"):
-        return name
-    try:
-        rules = rules_of(name)
-    except UnknownVersionError:
-        raise click.BadParameter(
-            f"unknown rules {name!r}; use correct, kip-33, legacy, all, or a Kafka version such "
-            f"as {NEWEST_VERSION}"
-        ) from None
-    if not rules.has_time_indexes:
-        raise click.BadParameter(f"Kafka {name} has no time indexes; use legacy for how it answers")
+    if name != "all":
+        try:
+            broker_rules(name)
+        except UnknownRulesError as unknown:
+            raise click.BadParameter(
+                f"must be all, {unknown.requirement}, got {name!r}"
+            ) from None
     return name
 
 
