@@ -6,6 +6,7 @@
 # Only some tests:           make test ARGS='tests/formats -k index'
 # With the seed that another run printed:  make test SEED=<number>; otherwise a run draws its own
 # All that could be tried:   make test ARGS=--in-full
+# Where tests write, for instance in memory:  make test SCRATCH=/dev/shm/kafkastore-tests
 PYTHON =
 VENV = .venv
 WHEEL =
@@ -16,6 +17,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check
 RUN = kafkastore-run
 CHECK = build/check
+SCRATCH = build/tmp
 CLASSES = $(VENV)/spark-classes.jsa
 MARKS = kafka or soak or fuzz or sanitizer or server
 # Tests of one file share what they set up, so they stay together (tests/models/work_units.py).
@@ -44,7 +46,7 @@ run: installed ## build, then run the pipeline over sample directories: see it w
 
 test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, servers, soaking, fuzzing, sanitizers
 	@mkdir -p build
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(MARKS))" -rs --basetemp=build/tmp --junit-xml=build/tests.xml \
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(MARKS))" -rs --basetemp=$(SCRATCH) --junit-xml=build/tests.xml \
 	    $(SEED:%=--randomly-seed=%) $(ARGS)
 
 lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering

@@ -152,6 +152,7 @@ class _ClassicJobs:
     """The Spark jobs of one piece of work, with the driver in this process."""
 
     def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._context = spark.sparkContext
         self._group = f"kafkastore-{uuid.uuid4()}"
 
@@ -165,6 +166,10 @@ class _ClassicJobs:
 
     def cancel(self) -> None:
         self._context.cancelJobGroup(self._group)
+        # Py4J drops a connection whose call was interrupted. Java's thread for the next one has no
+        # active session, and Spark then does not find a Python data source to write to. This call
+        # sets it.
+        self._spark.createDataFrame([], "id long")
 
     def end(self) -> None:
         pass

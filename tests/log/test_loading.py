@@ -157,7 +157,7 @@ REPLACEMENTS = {
 def test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none(logs, old, new):
     """Kafka's tests of its recovery from crashes of the cleaner and of splitting, as read here."""
     partition = logs / "t-0"
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=logs.parent) as directory:
         for base, kept in new.items():
             Segment(base, batches(*kept)).indexed().write(Path(directory))
         for path in Path(directory).iterdir():

@@ -207,6 +207,20 @@ def test_an_interrupt_stops_the_jobs_at_once(spark):
         time.sleep(0.05)
 
 
+def test_after_an_interrupt_the_session_writes_as_before(spark, tmp_path):
+    def interrupted(_done, _total):
+        raise KeyboardInterrupt
+
+    frame = spark.range(3).selectExpr("'t' topic", "0 partition", "cast(id as string) value")
+    gateway = spark.sparkContext._gateway
+    with pytest.raises(KeyboardInterrupt):
+        # As if it had come while this thread waited for Java: its connection is gone.
+        gateway._gateway_client.get_thread_connection().close()
+        watch(spark, lambda: time.sleep(1), interrupted)
+    frame.write.format("kafkastore").mode("append").save(str(tmp_path / "logs"))
+    assert spark.read.format("kafkastore").load(str(tmp_path / "logs")).count() == 3
+
+
 def test_the_tasks_of_a_piece_of_work_are_counted(spark):
     seen = []
     numbers = spark.sparkContext.parallelize(range(6), 6)

@@ -2,6 +2,8 @@
 import json
 import os
 import shutil
+import time
+from types import SimpleNamespace
 
 import pytest
 from spark.streaming.processes import record
@@ -105,6 +107,14 @@ def test_looking_again_reads_what_is_new_and_nothing_else(log_dir, read_bytes):
     assert size > 2_000_000
 
 
+def instead_of_waiting(monkeypatch, change):
+    """Let something change while the reader waits; other threads sleep as before."""
+    monkeypatch.setattr(
+        "kafkastore.spark.source.streaming.stream_reader.time",
+        SimpleNamespace(sleep=change, monotonic=time.monotonic),
+    )
+
+
 def test_a_partition_that_is_in_no_directory_for_a_moment_is_not_gone(log_dir, monkeypatch):
     append(log_dir.writer("orders", 0), "0")
     append(log_dir.writer("orders", 1), "0")
@@ -116,7 +126,7 @@ def test_a_partition_that_is_in_no_directory_for_a_moment_is_not_gone(log_dir, m
     def come_back(_seconds):
         away.rename(moved)
 
-    monkeypatch.setattr("kafkastore.spark.source.streaming.stream_reader.time.sleep", come_back)
+    instead_of_waiting(monkeypatch, come_back)
     assert reader.latestOffset(start, ALL) == start
 
 
@@ -138,7 +148,7 @@ def test_a_partition_that_is_in_two_directories_for_a_moment_is_waited_for(
     def moved(_seconds):
         shutil.rmtree(other / "orders-1")
 
-    monkeypatch.setattr("kafkastore.spark.source.streaming.stream_reader.time.sleep", moved)
+    instead_of_waiting(monkeypatch, moved)
     if question == "what is new":
         assert reader.latestOffset(end, ALL) is end
     else:
