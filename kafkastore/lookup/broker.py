@@ -33,6 +33,7 @@ from kafkastore.formats.indexes.entries import TimestampAndOffset, TimestampOffs
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.records.record_batch import first_record_from
 from kafkastore.log.log_view import LogView
+from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import (
     LARGEST_OFFSET,
     ChosenBy,
@@ -44,7 +45,7 @@ from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.timestamp_search import SegmentSearch
-from kafkastore.versions import BrokerRules
+from kafkastore.versions import BrokerRules, rules_of
 
 State = Literal["loaded", "recovered", "running"]
 
@@ -253,16 +254,15 @@ class _SegmentsWithoutEpochs(SegmentsByTime):
         return answers
 
 
-def prepare(
-    view: LogView, rules: BrokerRules, end_offset: int, *, past_damage: bool = False
-) -> SegmentsByTime:
+def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByTime:
     """Prepare a broker's search; no segment is read yet.
 
     Only some broker versions limit found offsets to `end_offset`.
     """
+    rules = rules_of(choice.rules)
     kind = SegmentsByTime if rules.lookups_return_leader_epochs else _SegmentsWithoutEpochs
     return kind(
-        broker_segments(view, rules, past_damage=past_damage),
+        broker_segments(view, rules, past_damage=choice.past_damage),
         starting_offset_of(view, rules),
         falls_through=False,
         end_offset=end_offset if rules.found_offsets_are_below_the_bound else LARGEST_OFFSET,

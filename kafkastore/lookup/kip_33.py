@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kafkastore.caching import cached_property
 from kafkastore.formats.indexes.entries import TimestampAndOffset, TimestampOffset
 from kafkastore.log.log_view import LogView
+from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import (
     LARGEST_TIMESTAMP,
     SMALLEST_TIMESTAMP,
@@ -27,10 +28,10 @@ from kafkastore.lookup.segments_by_time import (
 from kafkastore.segment.log_segment import LogSegment
 
 
-def prepare(view: LogView, end_offset: int, *, past_damage: bool = False) -> SegmentsByTime:
+def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByTime:
     """Prepare the search by the text of KIP-33; no segment is read yet."""
     return SegmentsByTime(
-        [Kip33Segment(segment, past_damage=past_damage) for segment in view.segments],
+        [Kip33Segment(segment, past_damage=choice.past_damage) for segment in view.segments],
         view.log_start_offset,
         falls_through=True,
         end_offset=end_offset,

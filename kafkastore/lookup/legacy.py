@@ -21,7 +21,7 @@ from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset,
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.offsets_before import OffsetTimes, first_offsets_before
-from kafkastore.lookup.rules import legacy_rules
+from kafkastore.lookup.rules import LookupChoice, legacy_rules
 from kafkastore.lookup.segments_by_time import ChosenBy, SearchStep, nothing_found
 from kafkastore.versions import NEWEST_LEGACY_VERSION
 
@@ -33,9 +33,9 @@ class SegmentTime(NamedTuple):
     last_modified_ms: int
 
 
-def prepare(view: LogView, *, past_damage: bool = False) -> LegacyLookup:
+def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> LegacyLookup:
     """Prepare the lookup of the newest version with OffsetRequest v0."""
-    return LegacyLookup(view, offset_times(view, clock(), past_damage=past_damage))
+    return LegacyLookup(view, offset_times(view, clock(), past_damage=choice.past_damage))
 
 
 class LegacyLookup:

@@ -1,6 +1,8 @@
 """Prepare a lookup by any rules once for a log, and use it for one time or many."""
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,6 +17,7 @@ from kafkastore.lookup.mtime_search import MtimeLookup
 from kafkastore.lookup.past_damage import find_past_damage
 from kafkastore.lookup.rules import (
     CORRECT,
+    KIP_33,
     LEGACY,
     LookupChoice,
     broker_rules,
@@ -55,16 +58,14 @@ def prepare(view: LogView, choice: LookupChoice) -> Lookup:
     check_isolation_is_known(choice, rules)
     if choice.untimed not in (None, "segment"):
         raise ArgumentValueError("untimed", "None or 'segment'", choice.untimed)
-    if choice.rules == LEGACY:
-        return legacy.prepare(view, past_damage=choice.past_damage)
     end = LARGEST_OFFSET
     if committed:
         end = last_stable_offset_of(view, choice.rules, view.high_watermark)
-    if rules is not None:
-        return broker.prepare(view, rules, end, past_damage=choice.past_damage)
-    if choice.rules == CORRECT:
-        return correct.prepare(view, choice, end)
-    return kip_33.prepare(view, end, past_damage=choice.past_damage)
+    # A module for each of the rules, and one for all versions.
+    by_name: dict[str, Callable[[LogView, LookupChoice, int], Lookup]] = {
+        CORRECT: correct.prepare, KIP_33: kip_33.prepare, LEGACY: legacy.prepare,
+    }
+    return by_name.get(choice.rules, broker.prepare)(view, choice, end)
 
 
 def find_offset(
