@@ -308,8 +308,9 @@ class TimeIndexCheck(_IndexCheck):
 
     @property
     def _is_growing(self) -> bool:
-        """Whether the last entry is added later, when the segment is rolled or rebuilt."""
-        return self.segment.is_active or bool(self._zero_count and self.will_be_recovered)
+        """Whether the last entry is added later, by a roll, a shutdown or a rebuild."""
+        is_open = self.segment.is_active and not self.is_clean
+        return is_open or bool(self._zero_count and self.will_be_recovered)
 
 
 def _next_offset(segment: LogSegment, log: BatchSequence | None) -> int | None:

@@ -261,14 +261,14 @@ def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool 
     if not files:
         return
     if outcome == "applied":
-        line = (
-            f"done: {format_count(files, 'file')} changed in {journal.root}\n"
-            f"undo area: {journal.area}\n"
-            f"to go back: {changes_command('undo', journal.area, journal.plan.root)}"
+        print_text(
+            f"done: {format_count(files, 'file')} changed in {journal.root}",
+            f"undo area: {journal.area}",
+            f"to go back: {changes_command('undo', journal.area, journal.plan.root)}",
         )
     else:
-        line = f"{outcome}: {format_count(files - len(journal.left), 'file')} in {journal.root}"
-    print_text(line)
+        changed = format_count(files - len(journal.left), "file")
+        print_text(f"{outcome}: {changed} in {journal.root}")
     reason = "was left alone: it, or what was kept of it, was changed since"
     left = ((None, f"{path} {reason}") for path in sorted(journal.left))
     for line in group_lines(left, verbose=verbose):

@@ -126,10 +126,13 @@ class LogDir:
                     skipped.append(SkippedName(path, *_SUFFIXES[directory.suffix]))
                 if directory.suffix in ("", "future"):
                     place = found.futures if directory.suffix else found.partitions
-                    first = place.setdefault(directory.topic_partition, path)
-                    if first != path:
-                        reason = f"duplicate of {first.name}: a broker refuses to start"
-                        skipped.append(SkippedName(path, SkippedKind.DUPLICATE, reason))
+                    kept, other = place.get(directory.topic_partition, path), path
+                    if kept.name != entry.name == str(directory.topic_partition):
+                        kept, other = path, kept  # as a broker writes the name
+                    place[directory.topic_partition] = kept
+                    if kept != other:
+                        reason = f"duplicate of {kept.name}: a broker refuses to start"
+                        skipped.append(SkippedName(other, SkippedKind.DUPLICATE, reason))
         return found
 
     @property

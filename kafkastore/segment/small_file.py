@@ -87,10 +87,15 @@ def has_bytes(path: str | PathLike[str], data: bytes, kind: type[CorruptionError
 
 
 def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes | None:
-    """Read a whole file; None if it is missing. See `read_whole`."""
+    """Read a whole file; None if it is missing. See `read_whole`.
+
+    A link to nothing raises `NotAFileError`: a broker would not take it for a missing file.
+    """
     try:
         return read_whole(path, kind)
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if os.path.islink(path):
+            raise NotAFileError(path, "a link to nothing") from error
         return None
 
 

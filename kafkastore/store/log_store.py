@@ -23,7 +23,7 @@ from kafkastore.formats.state.file_names import (
     parse_segment_file,
 )
 from kafkastore.log.isolation import Isolation
-from kafkastore.log.log_dir import MARKS, LogDir
+from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
@@ -383,6 +383,7 @@ def open_store(
         log_dir = _open_log_dir(each)
         log_dirs.append(log_dir)
         places += _places(log_dir, log_dir.partition_paths)
+        places += _other_names(log_dir)
         futures += _places(log_dir, log_dir.future_paths)
     return LogStore(tuple(log_dirs), Partitions(places), Partitions(futures))
 
@@ -403,6 +404,15 @@ def _places(
     log_dir: LogDir, paths: Mapping[TopicPartition, Path]
 ) -> list[tuple[TopicPartition, FoundDirectory]]:
     return [(topic_partition, (path, log_dir)) for topic_partition, path in paths.items()]
+
+
+def _other_names(log_dir: LogDir) -> Iterator[tuple[TopicPartition, FoundDirectory]]:
+    """Yield directories such as ``orders-03`` that hold a log of a listed partition."""
+    for skipped in log_dir.skipped:
+        if skipped.kind is SkippedKind.DUPLICATE and is_partition_directory(skipped.path):
+            name = parse_partition_directory(skipped.path.name)
+            if not name.suffix:
+                yield name.topic_partition, (skipped.path, log_dir)
 
 
 def is_partition_directory(path: Path) -> bool:

@@ -370,3 +370,38 @@ def test_closed_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp
     found = list(verify(logs))
     assert [each for each in found if each.severity != Severity.STYLE] == []
     assert [each for each in found if each.path.name == "t-0"] == []
+
+
+@pytest.mark.golden_cases(names="codecs", versions=WITH_TIME_INDEX, answers="answers")
+def test_a_closed_broker_has_added_the_last_entry_of_the_active_segment(
+    golden_case, writable_copy
+):
+    logs = writable_copy(golden_case.logs)
+    active = [max(partition.glob("*.timeindex")) for partition in logs.glob("*-0")]
+    cut = {path for path in active if path.stat().st_size > 12}
+    assert cut
+    for path in cut:
+        os.truncate(path, path.stat().st_size - 12)
+
+    def ending_early():
+        return {
+            each.path for each in verify(logs) if each.kind is FindingKind.TIME_INDEX_ENDS_EARLY
+        }
+
+    assert ending_early() == cut
+    (logs / ".kafka_cleanshutdown").unlink()
+    assert not ending_early()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint",
+     "replication-offset-checkpoint"],
+)
+def test_a_link_to_nothing_is_no_missing_checkpoint(golden, writable_copy, name):
+    logs = writable_copy(golden("4.1.1", "delete-records", "answers").logs)
+    (logs / name).unlink(missing_ok=True)
+    (logs / name).symlink_to("nowhere")
+    (finding,) = (each for each in verify(logs) if each.path == logs / name)
+    assert finding.kind is FindingKind.CORRUPT_CHECKPOINT
+    assert kafkastore.open(logs).log_dirs[0].checkpoint(name).error is not None

@@ -86,3 +86,21 @@ def test_a_name_is_never_an_order_to_the_terminal(
     said = ran.out + ran.err
     assert not NOT_PRINTABLE.search(said), ran
     assert SHOWN in said, ran
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ls {root}", "cat {root}", "offsets {root} --at 150", "offsets {root} --at 150 --explain",
+        "verify {root}", "verify {root} --verbose", "predict {root}", "predict {root} --verbose",
+        "retention {root} --now 100000", "migrate {root} --dry-run --verbose",
+    ],
+)
+def test_a_name_never_makes_a_line_of_its_own(
+    line: str, run: Run, sample_root: Path, tmp_path: Path
+) -> None:
+    root = Path(shutil.copytree(sample_root, tmp_path / "logs"))
+    (root / "up-1").rename(root / "up\nkafkastore: all is well-1")
+    ran = run(*(word.format(root=root) for word in line.split()))
+    assert r"up\nkafkastore: all is well" in ran.out, ran
+    assert "\nkafkastore: all is well" not in ran.out, ran

@@ -1,6 +1,7 @@
 """Loading a partition as a broker does: what counts, what is passed over, and what is assumed."""
 
 import doctest
+import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -373,13 +374,23 @@ def test_a_partition_in_several_places_is_listed_as_such(logs, tmp_path):
     assert dict(kafkastore.open(logs).partitions.duplicates) == {}
 
 
-def test_two_names_of_one_partition_in_a_directory_are_told(logs):
-    (logs / "t-00").mkdir()
+@pytest.mark.parametrize("name", ["t-00", "t-+0"])
+def test_two_names_of_one_partition_in_a_directory_are_told(logs, name):
+    (logs / name).mkdir()
     store = kafkastore.open(logs)
     assert offsets_of(logs) == list(range(9))
     (skipped,) = store.log_dirs[0].skipped
-    assert skipped.path == logs / "t-00"
+    assert skipped.path == logs / name
     assert skipped.kind is SkippedKind.DUPLICATE
+
+
+@pytest.mark.parametrize("name", ["t-00", "t-+0"])
+def test_two_logs_of_one_partition_in_a_directory_are_both_named(logs, name):
+    shutil.copytree(logs / "t-0", logs / name)
+    store = kafkastore.open(logs)
+    assert dict(store.partitions.duplicates) == {("t", 0): (logs / "t-0", logs / name)}
+    with pytest.raises(DuplicatePartitionError):
+        store["t-0"]
 
 
 @pytest.mark.parametrize("kind", [SkippedKind.DELETED, SkippedKind.STRAY, SkippedKind.FUTURE])

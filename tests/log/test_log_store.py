@@ -178,7 +178,6 @@ BESIDE = {
     f"t-2.{UUID}-delete": SkippedKind.DELETED,
     f"t-3.{UUID}-future": SkippedKind.FUTURE,
     f"t-4.{UUID}-stray": SkippedKind.STRAY,
-    "t-00": SkippedKind.DUPLICATE,
     "remote-log-index-cache": SkippedKind.NO_PARTITION,
     "lost+found": SkippedKind.NO_PARTITION,
     "snapshot": SkippedKind.NO_PARTITION,

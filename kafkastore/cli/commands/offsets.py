@@ -251,7 +251,7 @@ def _print_explanations(
         for answer in each.answers:
             if answer.explanation is not None:
                 first, *others = answer.explanation.lines()
-                print_text("\n".join((f"  {first}", *(f"    {line}" for line in others))))
+                print_text(f"  {first}", *(f"    {line}" for line in others))
             else:
                 print(f"  {answer.rules}: {_printed(answer)}{_LEGACY_NOTE.get(answer.rules, '')}")
 

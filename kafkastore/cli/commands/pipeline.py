@@ -202,7 +202,7 @@ def _print_result(result: PipelineResult) -> None:
                 f"{row.store}: {partitions} not asked, {row.damaged:,} damaged; the numbers are of "
                 "the others"
             )
-    print_text(f"\nreport   {result.report}")
+    print_text("", f"report   {result.report}")
     print_text(f"records  {result.records}")
     for store in result.stores:
         print_text(f"migrated {store.migrated}")

@@ -85,13 +85,13 @@ def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
     shown = (each for each in found if each.outcome is not Outcome.IS_LOADED)
     if verbose:
         for each in shown:
-            print_text("\n".join(_lines(each)))
+            print_text(*_lines(each))
         return
     groups = group_items(shown, lambda each: each.outcome, verbose=False)
     order = list(Outcome)
     for group in sorted(groups, key=lambda group: order.index(group.shown[0].outcome)):
         for each in group.shown:
-            print_text("\n".join(_lines(each)))
+            print_text(*_lines(each))
         if group.more:
             are = _TEXT_FOR_MANY[group.shown[0].outcome]
             print(f"... and {group.more:,} more {are}; --verbose lists all")

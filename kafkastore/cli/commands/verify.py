@@ -140,7 +140,9 @@ def _summary_as_json(summary: VerifySummary) -> dict[str, Any]:
 def _print_findings(findings: Iterator[Finding]) -> None:
     """Print findings one by one; common parts of consecutive files only once."""
     for (kind, what, remedy), group in groupby(findings, key=attrgetter("kind", "what", "remedy")):
-        print_text(f"{kind.severity}: {what}\n    {kind.consequence}\n    remedy: {remedy}")
+        print_text(
+            f"{kind.severity}: {what}", f"    {kind.consequence}", f"    remedy: {remedy}"
+        )
         for finding in group:
             at = "" if finding.position is None else f" at byte {finding.position}"
             print_text(f"      {finding.path}{at}")
@@ -165,8 +167,11 @@ def _print_group(group: ItemGroup[Finding]) -> None:
     # Include the last one: the first ones may all be of one partition.
     remedies = {each.remedy for each in (*group.shown, group.last) if each is not None}
     likewise = ", and likewise for the others" if len(remedies) > 1 else ""
-    shown = f"{first.severity.value}{times}: {first.what}\n    {first.consequence}\n"
-    print_text(f"{shown}    remedy: {first.remedy}{likewise}")
+    print_text(
+        f"{first.severity.value}{times}: {first.what}",
+        f"    {first.consequence}",
+        f"    remedy: {first.remedy}{likewise}",
+    )
     for each in group.shown:
         at = "" if each.position is None else f" at byte {each.position}"
         what = "" if each.what == first.what else f": {each.what}"

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 
 def escape_control_characters(text: str) -> str:
-    """Escape control characters, which a terminal would execute; line breaks stay.
+    """Escape control characters: orders to a terminal, and forged lines.
 
     >>> print_text("orders\\x1b[2J-0")
     orders\\x1b[2J-0
@@ -11,11 +11,11 @@ def escape_control_characters(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode()
-        for each in text
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
 
 
-def print_text(text: str) -> None:
-    """Print text to stdout with its control characters escaped."""
-    print(escape_control_characters(text))
+def print_text(*lines: str) -> None:
+    """Print lines to stdout with their control characters escaped."""
+    for line in lines:
+        print(escape_control_characters(line))
