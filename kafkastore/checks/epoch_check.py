@@ -69,12 +69,11 @@ class EpochCheck:
         starts = {entry.epoch: (slot, entry) for slot, entry in enumerate(known.entries)}
         for epoch, first_offset in epochs:
             here = known.epoch_for_offset(first_offset)
-            if here is None and epoch in starts:
-                yield from self._late_start(segment, *starts[epoch], first_offset)
-            elif epoch < 0 or here is None:
+            if epoch < 0 or here is None:
                 if epoch > 0 and self._unknown is None:  # brokers 2.2 to 2.6 don't recover 0
                     self._unknown = epoch, first_offset
-            elif here == epoch:
+                continue
+            if here == epoch:
                 slot, entry = starts[epoch]
                 yield from self._batch_before(segment, slot, entry, first_offset)
             elif here > epoch or not self._is_recovered(segment):
@@ -85,22 +84,6 @@ class EpochCheck:
                 )
             if self._has_finding:
                 return
-
-    def _late_start(
-        self, segment: LogSegment, slot: int, entry: EpochStart, first_offset: int
-    ) -> Iterator[Finding]:
-        """Report a batch of the first epoch before its start, from the log start on."""
-        first = max(first_offset, self._log.log_start_offset)
-        try:
-            found = segment.translate_offset(first)
-        except (CorruptionError, OSError):
-            return  # the check of the segment reports it
-        if found is not None and found.offset < entry.start_offset:
-            yield self._wrong(
-                slot,
-                f"epoch {entry.epoch} begins at offset {entry.start_offset}, but in "
-                f"{segment.log_path.name} a batch up to offset {found.offset} has it",
-            )
 
     def _batch_before(
         self, segment: LogSegment, slot: int, entry: EpochStart, first_offset: int

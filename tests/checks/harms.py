@@ -423,11 +423,6 @@ HARMS = [
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
     Harm(
-        "first epoch begins late", EPOCHS, epochs((0, 4), (2, 12), (6, 24)),
-        FindingKind.LEADER_EPOCH_MISMATCH,
-        "epochs-0/leader-epoch-checkpoint", 4,
-    ),
-    Harm(
         "epoch unknown", EPOCHS, epochs((0, 0), (6, 24)), FindingKind.LEADER_EPOCH_MISMATCH,
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
