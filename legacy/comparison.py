@@ -225,7 +225,7 @@ def compare_columns(
         targets, on_corrupt=on_corrupt, skipped=corrupt
     )
     legacy, correct = compared["legacy"], compared["correct"]["offset"]
-    end, last = log.end_offset(on_corrupt), INT64_MAX
+    end, last = log.end_offset(on_corrupt, corrupt), INT64_MAX
     if on_corrupt == "stop" and corrupt:
         end = last = corrupt[0].start_offset
     # If no record matches, a correct consumer starts at the log end.

@@ -55,6 +55,8 @@ GROUPS = {
         "offsets 2.4",
         "spark source by time",  # by `startingTimestamp`, as a consumer is told
     },
+    'lookups with `indexes="trust"`': {"times by trusted indexes"},
+    "`log_end_offset`": {"log end"},
     "`legacy`": {"legacy", "offsets legacy"},
     "`ls`": {"ls", "ls segments", "spark segments"},
     "`batches()`": {"batches", "batches between"},

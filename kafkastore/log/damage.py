@@ -123,6 +123,26 @@ class CorruptionHandler:
         self._note(SkippedBytes(log.path, start, end, next_offset, first_offset, error.reason))
         return end
 
+    def end_of(self, segment: LogSegment) -> int:
+        """Return the end of the log's last segment, checksums verified; or raise.
+
+        With ``skip`` it is the end of the last readable batch: corrupt bytes before that batch are
+        noted by who reads them.
+        """
+        end, error = segment.verified_end
+        if error is None:
+            return end
+        if self.on_corrupt == "raise":
+            raise error
+        position = end_position = error.position or 0
+        if self.on_corrupt == "skip":
+            end_position, end = segment.salvaged_end
+        if position >= end_position:
+            self._note(
+                SkippedBytes(segment.log_path, position, segment.size, end, None, error.reason)
+            )
+        return end
+
     def end_segment(self, error: CorruptionError, segments: Iterable[LogSegment]) -> None:
         """Note that a broker treats the error's position as the end of its segment."""
         for segment in segments:

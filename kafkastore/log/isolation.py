@@ -23,7 +23,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.log.batch_reading import read_batches
-from kafkastore.log.damage import CorruptionHandler
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.segment.small_file import read_if_there
@@ -72,7 +72,9 @@ def find_committed(
     ``ProducerStateManager.firstUnstableOffset``.
     """
     damage = CorruptionHandler() if damage is None else damage.of_another_read()
-    first_to_replay = log_end = log.end_offset("stop" if until_broken else damage.on_corrupt)
+    # The replay notes what it skips.
+    choice: OnCorrupt = "stop" if until_broken else damage.on_corrupt
+    first_to_replay = log_end = log.end_offset(choice, skipped=[])
     aborted = []
     # Also after `end_offset`: a later segment may contain the marker of a transaction.
     for segment in log.segments_between(start_offset, log_end):

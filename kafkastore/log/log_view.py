@@ -23,7 +23,7 @@ from kafkastore.formats.state.file_names import (
     SWAP_SUFFIX,
     TopicPartition,
 )
-from kafkastore.log.damage import OnCorrupt, check_on_corrupt
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.paths import list_again, open_path
@@ -208,7 +208,9 @@ class LogView:
             raise bound.error
         return bound.offset
 
-    def end_offset(self, on_corrupt: OnCorrupt = "raise") -> int:
+    def end_offset(
+        self, on_corrupt: OnCorrupt = "raise", skipped: list[SkippedBytes] | None = None
+    ) -> int:
         """Return the log end offset for a reader that checks the last batches' checksums.
 
         Parameters
@@ -216,6 +218,8 @@ class LogView:
         on_corrupt : "raise", "skip" or "stop"
             At corrupt bytes: raise; return the end of the last valid batch in the last segment; or
             return the end before the corrupt bytes.
+        skipped : list, optional
+            Receives the corrupt bytes after the returned end; default: a `SkippedBytesWarning`.
 
         Returns
         -------
@@ -226,15 +230,14 @@ class LogView:
         CorruptBatchError
             If the last batches are corrupt and `on_corrupt` is "raise".
         """
-        check_on_corrupt(on_corrupt)
+        return self.end_before(CorruptionHandler(on_corrupt, skipped))
+
+    def end_before(self, damage: CorruptionHandler) -> int:
+        """Return what `end_offset` does; `damage` notes the corrupt bytes after it."""
         if not self.segments:
             return self.log_start_offset
-        if on_corrupt == "skip":
-            end = self.beside_changes(lambda: self.segments[-1].salvaged_end)
-        else:
-            end, error = self.beside_changes(lambda: self.segments[-1].verified_end)
-            if error is not None and on_corrupt == "raise":
-                raise error
+        damage = damage.of_another_read()
+        end = self.beside_changes(lambda: damage.end_of(self.segments[-1]))
         return max(end, self.log_start_offset)
 
     @property

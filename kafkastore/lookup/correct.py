@@ -81,7 +81,7 @@ class CorrectSegment:
     def search(self) -> SegmentSearch | _SearchBeforeDamage:
         """The search from the indexes' entries on, if these are valid."""
         search = self.segment.search_by_time(self._indexes)
-        checked = self.segment.index_check if self._indexes == "check" else None
+        checked = None if self._indexes == "trust" else self.segment.index_check
         if checked is None or checked.error is None:
             return search
         return _SearchBeforeDamage(search, checked.end_offset, checked.error)

@@ -47,7 +47,7 @@ from kafkastore.formats.requests.list_offsets import (
     NEWEST_VERSION,
 )
 from kafkastore.log.bounds import HighWatermark, find_high_watermark
-from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.broker import BrokerSegment, broker_segments, starting_offset_of
@@ -90,7 +90,9 @@ def list_offset(
     broker = broker_rules(query.choice.rules)
     version = _checked_version(query, broker)
     _check_timestamp(timestamp, version, query, broker)
-    end = None if query.on_corrupt == "raise" else view.end_offset(query.on_corrupt)
+    end = _end_by_headers(view, query) if broker is not None else (
+        view.end_offset(query.on_corrupt, query.skipped)
+    )
     watermark = find_high_watermark(view, query.high_watermark, end).offset
     bound = watermark
     if reads_committed(query.choice.isolation):
@@ -127,13 +129,23 @@ def _by_modification_times(
     if query.version not in (None, 0):
         raise ArgumentValueError("version", "0 for rules legacy", query.version)
     check_isolation_is_known(query.choice, None)
-    past_damage = query.on_corrupt != "raise"
-    end = view.end_offset(query.on_corrupt) if past_damage else None
+    end = _end_by_headers(view, query)
     watermark = find_high_watermark(view, query.high_watermark, end).offset
+    past_damage = query.on_corrupt != "raise"
     now = clock()
     times = offset_times(view, now, high_watermark=watermark, past_damage=past_damage)
     offsets = offsets_before(times, timestamp, 1, now)
     return TimestampAndOffset(NO_TIMESTAMP, offsets[0]) if offsets else None
+
+
+def _end_by_headers(view: LogView, query: ListOffsetQuery) -> int:
+    """Return the log end of a broker, which verifies no checksum when it answers."""
+    if query.on_corrupt == "raise":
+        return view.log_end_offset
+    bound = view.beside_changes(lambda: view.end_bound)
+    if bound.error is not None:
+        CorruptionHandler("stop", query.skipped).end_segment(bound.error, view.segments)
+    return bound.offset
 
 
 def _checked_version(query: ListOffsetQuery, broker: BrokerRules | None) -> int:

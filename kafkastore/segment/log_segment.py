@@ -294,11 +294,13 @@ class LogSegment:
         return next_offset, error
 
     @cached_property
-    def salvaged_end(self) -> int:
-        """Offset after the last readable whole batch, also after corrupt bytes."""
+    def salvaged_end(self) -> tuple[int, int]:
+        """Byte position and offset after the last readable batch, after corrupt bytes too."""
+        position, next_offset = 0, self.base_offset
         with self.open_as_broker() as log:
-            good = list(stretches(log, self.base_offset, self.next_base_offset))
-        return good[-1].next_offset if good else self.base_offset
+            for good in stretches(log, self.base_offset, self.next_base_offset):
+                position, next_offset = good.end, good.next_offset
+        return position, next_offset
 
     def translate_offset(
         self, target_offset: int, starting_position: int = 0
@@ -396,7 +398,7 @@ class LogSegment:
         ----------
         indexes : str
             ``"trust"``: use the time index if it is trusted, else all headers. Otherwise use all
-            batches, with their checksums.
+            batches, read once with their checksums.
 
         Returns
         -------
@@ -427,16 +429,14 @@ class LogSegment:
         target_timestamp : int
             ms since 1970, inclusive; at least 0.
         indexes : str
-            As for `largest_record_timestamp`; with ``"ignore"`` the result is always True.
+            As for `largest_record_timestamp`.
 
         Returns
         -------
         bool
             True also if it is unknown, because the segment is corrupt.
         """
-        if check_indexes(indexes) == "ignore":
-            return True
-        if indexes == "trust":
+        if check_indexes(indexes) == "trust":
             if self.largest_timestamp_by_index is None and self.summary.error is not None:
                 return True
             largest = self.largest_record_timestamp(indexes)
@@ -477,9 +477,9 @@ class LogSegment:
         indexes : str
             How the entries of the time index are checked. ``"check"``: against all batches, read
             once with their checksums. ``"trust"``: the first entry, the last, and the one that a
-            search starts at must match the log. ``"ignore"``: time index entries are not used; each
-            search starts at the segment's first byte, or at the offset index entry for its starting
-            offset.
+            search starts at must match the log, whose checksums are not verified. ``"ignore"``: as
+            ``"check"``, but time index entries are not used; each search starts at the segment's
+            first byte, or at the offset index entry for its starting offset.
 
         Returns
         -------
@@ -492,22 +492,23 @@ class LogSegment:
 
     @cached_property
     def _trusting_search(self) -> SegmentSearch:
-        return self._search(self.largest_timestamp_by_index is not None, None)
+        is_trusted = self.largest_timestamp_by_index is not None
+        return self._search(None, with_time_entries=is_trusted)
 
     @cached_property
     def _checked_search(self) -> SegmentSearch:
         checked = self.index_check
-        return self._search(checked.index_holds, checked)
+        return self._search(checked, with_time_entries=checked.index_holds)
 
     @cached_property
     def _scanning_search(self) -> SegmentSearch:
-        return self._search(False, None)
+        return self._search(self.index_check, with_time_entries=False)
 
-    def _search(self, has_true_times: bool, checked: IndexCheck | None) -> SegmentSearch:
+    def _search(self, checked: IndexCheck | None, *, with_time_entries: bool) -> SegmentSearch:
         time_entries = offset_entries = b""
         # Without an index the search starts at the segment's first batch.
         with suppress(CorruptIndexError):
-            if has_true_times and self.time_index is not None:
+            if with_time_entries and self.time_index is not None:
                 time_entries = self.time_index.entry_bytes()
         with suppress(CorruptIndexError):
             if self.offset_index is not None:

@@ -313,7 +313,7 @@ class PartitionLog(LogView):
             them; the segments up to the answer are read once, with their checksums. ``"trust"``:
             reads only what the search needs; correct if a broker wrote the entries between the
             first and the last of each index for this very log, and no batch is corrupt.
-            ``"ignore"``: headers are read each time, without checksums.
+            ``"ignore"``: as ``"check"``, but searches use no time index.
         on_corrupt, skipped
             As for `batches`. Unless ``"raise"``, a Kafka version and ``"kip-33"`` answer as that
             broker does, which takes invalid bytes for the end of their segment; `skipped` gets the

@@ -157,11 +157,11 @@ def _lag_of(
     isolation: Isolation,
     on_corrupt: OnCorrupt,
 ) -> PartitionLag:
-    log_end_offset = end = log.end_offset(on_corrupt)
-    start = max(committed.offset, log.log_start_offset)
-    aborted = None
     skipped: list[SkippedBytes] = []
     damage = CorruptionHandler(on_corrupt, skipped)
+    log_end_offset = end = log.end_before(damage)
+    start = max(committed.offset, log.log_start_offset)
+    aborted = None
     if reads_committed(isolation):
         end, aborted, _ = find_committed(log, start, end, damage=damage)
     return PartitionLag(

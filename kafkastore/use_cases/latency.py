@@ -186,7 +186,7 @@ def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _kept(log: PartitionLog, damage: CorruptionHandler) -> Iterator[_Piece]:
     """Yield latencies from the create times kept in a partition's batches."""
-    start, end = log.log_start_offset, log.end_offset(damage.on_corrupt)
+    start, end = log.log_start_offset, log.end_before(damage)
     columns = new_columns(start, end)
     for located in runs_between(log, start, end, damage=damage):
         headers = located.headers[~is_control(located.headers)]
@@ -245,7 +245,7 @@ def _fingerprints_and_times(
     log: PartitionLog, damage: CorruptionHandler, *, of_append_time: bool
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Read the records with an append time, or those with a known create time."""
-    start, end = log.log_start_offset, log.end_offset(damage.on_corrupt)
+    start, end = log.log_start_offset, log.end_before(damage)
     fingerprints = Fingerprints(start, end, "content")
     hashes: list[NDArray[np.uint64]] = [np.empty(0, np.uint64)]
     times: list[NDArray[np.int64]] = [np.empty(0, np.int64)]

@@ -222,7 +222,7 @@ def test_a_lookup_finds_the_first_of_the_readable_records(log, source, on_corrup
             for ask in (found.offset_for_timestamp, found.list_offset):
                 one = ask(target, **options)
                 assert ((-1, -1) if one is None else (one.timestamp, one.offset)) == answer
-        assert found.list_offset(-1, **options).offset == found.end_offset(on_corrupt)
+        assert found.list_offset(-1, **options).offset == found.end_offset(**options)
 
 
 KINDS = {

@@ -142,6 +142,57 @@ def test_records_of_wrappers_are_committed(tmp_path, magic):
     assert [record.offset for record in between] == [2, 3, 4, 5, 6]
 
 
+# ---------------------------------------------------------------- the last batch
+
+
+@pytest.fixture
+def badly_ended(broken):
+    """The log with a sound first segment, and a last batch whose checksum does not match."""
+    flip(broken, 0, len(dated(0).data) + 65)
+    path = flip(broken, 4, len(dated(4).data) + 26)  # its last offset delta
+    broken.refresh()
+    return broken, path, len(dated(4).data)
+
+
+@pytest.mark.parametrize("rules", ["correct", "kip-33"])
+def test_the_log_end_is_not_taken_from_a_batch_whose_checksum_is_wrong(badly_ended, rules):
+    log, path, position = badly_ended
+    with pytest.raises(CorruptionError) as caught:
+        log.list_offset(-1, rules)
+    assert (caught.value.path, caught.value.position) == (path, position)
+    for choice in READABLE:
+        skipped = []
+        assert log.list_offset(-1, rules, on_corrupt=choice, skipped=skipped).offset == 6
+        assert [each[:5] for each in skipped] == [(path, position, path.stat().st_size, 6, None)]
+
+
+@pytest.mark.parametrize("choice", ["raise", *READABLE])
+def test_a_broker_takes_the_log_end_from_the_last_header(badly_ended, choice):
+    log, path, _ = badly_ended
+    skipped = []
+    found = log.list_offset(-1, "4.1", on_corrupt=choice, skipped=skipped)
+    assert (found.offset, skipped) == (log.log_end_offset, [])
+    assert found.offset > 8
+
+
+@pytest.mark.parametrize("choice", READABLE)
+def test_lag_and_latency_name_a_last_batch_that_they_leave_out(badly_ended, choice):
+    log, path, position = badly_ended
+    store = kafkastore.open(log.path.parent)
+    (lag,) = kafkastore.lag(store, offsets={GROUP: 1}, on_corrupt=choice)
+    assert (lag.records, lag.log_end_offset) == (5, 6)
+    (latency,) = kafkastore.latency(store, on_corrupt=choice)
+    for found in (lag, latency):
+        assert [each[:3] for each in found.skipped] == [(path, position, path.stat().st_size)]
+
+
+@pytest.mark.parametrize("indexes", ["check", "ignore"])
+def test_only_lookups_that_trust_indexes_read_past_a_wrong_checksum(broken, indexes):
+    with pytest.raises(CorruptionError):
+        broken.offset_for_timestamp(40, indexes=indexes)
+    assert broken.offset_for_timestamp(40, indexes="trust") is not None
+
+
 # ---------------------------------------------------------------- rules of brokers, KIP-33
 
 

@@ -393,13 +393,17 @@ READERS = {
     "to_arrow between": to_arrow_between,
     "to_arrow by time": to_arrow_by_time,
     "bounds": bounds,
+    "log end": lambda asked: asked.log.log_end_offset,
     "times correct": partial(times_by, rules="correct"),
     "times correct, each": offset_for_each_time,
     "times correct, committed": partial(
         times_by, rules="correct", isolation="read_committed"
     ),
     "times correct, untimed": partial(times_by, rules="correct", untimed="segment"),
+    "times without time indexes": partial(times_by, rules="correct", indexes="ignore"),
+    "times by trusted indexes": partial(times_by, rules="correct", indexes="trust"),
     "offsets_for_times": offsets_for_times,
+    "latest correct": lambda asked: asked.log.list_offset(-1),
     "special correct": partial(special_by, rules="correct"),
     "times 0.10.1": partial(times_by, rules="0.10.1"),
     "times 2.4": partial(times_by, rules="2.4"),

@@ -90,7 +90,8 @@ def indexes_option(function: FunctionT) -> FunctionT:
         show_default=True,
         help="How far time indexes are trusted. check reads all segments up to what is found, and "
         "is right whatever indexes say; trust reads little, and checks only the first entry of "
-        "each index and the last; ignore uses no time index.",
+        "each index and the last, and no checksum; ignore reads as check does, and uses no time "
+        "index.",
     )(function)
 
 

@@ -164,7 +164,8 @@ def _range(log: PartitionLog, options: ReadOptions) -> Range:
         end = END
     elif end > log.log_start_offset and end != END:
         _check_is_there(log, options.end, end, options)
-    return Range(log, start, end, log.end_offset(options.on_corrupt))
+    # Corrupt bytes are reported by the tasks that read there.
+    return Range(log, start, end, log.end_offset(options.on_corrupt, skipped=[]))
 
 
 def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None:
@@ -177,7 +178,7 @@ def _offset(log: PartitionLog, bound: Bound, options: ReadOptions) -> int | None
             options.isolation,
             indexes=options.indexes,
             on_corrupt=options.on_corrupt,
-            skipped=[],  # reported by the tasks that read there
+            skipped=[],
         )
         return None if found is None else found.offset
     return {EARLIEST: log.log_start_offset, LATEST: END}.get(number, number)

@@ -129,7 +129,7 @@ def _check_end(each: LogSlice) -> None:
     """
     log = each.log
     end = log.end_bound.offset
-    if end < each.known_end_offset and (end := log.end_offset("skip")) < each.known_end_offset:
+    if end < each.known_end_offset and (end := log.end_offset("skip", [])) < each.known_end_offset:
         start = max(end, each.start_offset)
         raise _loss(each, LossKind.TRUNCATED, start, each.known_end_offset)
 
