@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from kafkastore.formats.requests.list_offsets import ListOffsetsRequest, pack_re
 from kafkastore.formats.state import checkpoints, file_names, producer_snapshot
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.remote.stores import failed
 from kafkastore.spark.shipping import archive
 from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
@@ -109,6 +111,18 @@ TEXTS = [
         "t-0 begins at offset 5; t-1 is gone; load again",
     ),
     (
+        SkippedBytesWarning(SkippedBytes(Path("/d/0.log"), 10, 20, 5, 8, "no batch")),
+        "skipped bytes 10 to 19 of /d/0.log, offsets 5 to 7: no batch",
+    ),
+    (
+        SkippedBytesWarning(SkippedBytes(Path("/d/0.log"), 10, 20, 5, None, "no batch")),
+        "skipped bytes 10 to 19 of /d/0.log, offsets from 5 on: no batch",
+    ),
+    (
+        SkippedBytesWarning(SkippedBytes(Path("/d/0.log"), 10, 20, 5, 5, "ends with offset 3")),
+        "skipped bytes 10 to 19 of /d/0.log, between offsets 4 and 5: ends with offset 3",
+    ),
+    (
         errors.RemoteObjectChangedError("s3://b/k", "has changed"),
         "s3://b/k has changed: it was replaced or deleted; open the store again",
     ),
@@ -116,7 +130,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("error", "text"), TEXTS, ids=[type(error).__name__ for error, _ in TEXTS])
-def test_an_error_says_what_its_fields_hold(error: errors.KafkaStoreError, text: str) -> None:
+def test_an_error_says_what_its_fields_hold(error: Exception, text: str) -> None:
     assert str(error) == text
 
 

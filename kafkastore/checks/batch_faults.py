@@ -33,11 +33,11 @@ class _Meaning(NamedTuple):
 _MEANINGS = {
     "out-of-order": _Meaning(
         FindingKind.OUT_OF_ORDER_OFFSETS,
-        "does not follow offset {value} in a segment of {base_offset} to {end_offset}",
+        "does not follow offset {value} in a segment of {offsets}",
     ),
     "outside-segment": _Meaning(
         FindingKind.BATCH_OUTSIDE_SEGMENT,
-        "and begins with {value} is outside its segment of {base_offset} to {end_offset}",
+        "and begins with {value} is outside its segment of {offsets}",
     ),
     "bad-count": _Meaning(
         FindingKind.WRONG_RECORD_COUNT,
@@ -91,13 +91,12 @@ _MEANINGS = {
 
 def findings_of_faults(faults: list[BatchFault], segment: LogSegment) -> Iterator[Finding]:
     """Yield a finding for each kind of fault, at the first batch that has it."""
+    offsets = f"{segment.base_offset} to {segment.next_base_offset}"
+    if segment.next_base_offset is None:
+        offsets = f"{segment.base_offset} and later"
     for fault in sorted(faults, key=lambda fault: fault.position):
         meaning = _MEANINGS[fault.kind]
-        what = meaning.what.format(
-            value=fault.value,
-            base_offset=segment.base_offset,
-            end_offset=segment.next_base_offset,
-        )
+        what = meaning.what.format(value=fault.value, offsets=offsets)
         count = fault.batch_count - 1
         others = f"; {count:,} more {'batches have' if count > 1 else 'batch has'} this fault"
         others = others if count else ""

@@ -117,6 +117,12 @@ class _BrokerRepair:
             if name == LEADER_EPOCH_CHECKPOINT or name.endswith(PRODUCER_SNAPSHOT_SUFFIX):
                 self.repair.plan_file(name, like, data, Inline(data), "the log end offset changes")
 
+    def _end_offset(self, base_offset: int) -> int | None:
+        """Return where a segment ended before the repair, by headers; None if unknown."""
+        following = {each.base_offset: each.next_base_offset for each in self.repair.log.segments}
+        bound = self.repair.log.end_bound
+        return following.get(base_offset) or (bound.offset if bound.error is None else None)
+
     def _path(self, segment: RecoveredSegment) -> Path:
         """Return the file that contains a log's bytes."""
         name = _log_name(segment)
@@ -127,7 +133,7 @@ class _BrokerRepair:
         if segment.cut_bytes:
             self.repair.record_removed(
                 path.name, segment.valid_bytes, segment.size, segment.next_offset,
-                self.repair.log.log_end_offset, "truncated",
+                self._end_offset(segment.base_offset), "truncated",
             )
         content: Content
         if (copied := self.recovered.copied.get(name)) is not None:
@@ -166,8 +172,8 @@ class _BrokerRepair:
                 continue
             if is_log(name) and not any(file.base_offset in offsets for offsets in replaced):
                 size = (self.path / name).stat().st_size
-                base_offset = file.base_offset
-                self.repair.record_removed(name, 0, size, base_offset, base_offset, reason)
+                end_offset = self._end_offset(file.base_offset)
+                self.repair.record_removed(name, 0, size, file.base_offset, end_offset, reason)
             if not self.repair.has_change(name):
                 self.repair.plan_removal(name, reason)
         for old, new in self.recovered.renamed.items():

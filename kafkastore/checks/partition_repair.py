@@ -28,8 +28,11 @@ class RemovedBytes(NamedTuple):
         The ``.log``, relative to the plan's root.
     position, size : int
         Position of the first byte, and number of bytes.
-    first_offset, end_offset : int
-        Offsets that will be missing, inclusive and exclusive; not every one had a record.
+    first_offset : int
+        The first offset that will be missing; not every missing offset had a record.
+    end_offset : int or None
+        After the last one; None if it is unknown, because no valid batch and no segment follows.
+        Equal to `first_offset` if no offset is missing between the batches before and after.
     what : str
         How the repair removes them.
     """
@@ -38,7 +41,7 @@ class RemovedBytes(NamedTuple):
     position: int
     size: int
     first_offset: int
-    end_offset: int
+    end_offset: int | None
     what: str
 
 
@@ -71,10 +74,17 @@ class PartitionRepair:
         return any(change.path == self.relative_path(name) for change in self.changes)
 
     def record_removed(
-        self, name: str, position: int, end: int, first_offset: int, end_offset: int, what: str
+        self,
+        name: str,
+        position: int,
+        end: int,
+        first_offset: int,
+        end_offset: int | None,
+        what: str,
     ) -> None:
         """Record bytes that are removed from a log."""
-        end_offset = max(end_offset, first_offset)
+        if end_offset is not None:
+            end_offset = max(end_offset, first_offset)
         path = self.relative_path(name)
         self.removed.append(
             RemovedBytes(path, position, end - position, first_offset, end_offset, what)

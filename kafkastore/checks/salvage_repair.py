@@ -109,8 +109,9 @@ def _split_segment(repair: PartitionRepair, segment: LogSegment) -> list[Repaire
         if is_usual and _is_preallocated(segment, position):
             parts[-1].end = size
         else:
-            end_offset = segment.next_base_offset or next_offset
-            repair.record_removed(name, position, size, next_offset, end_offset, "truncated")
+            repair.record_removed(
+                name, position, size, next_offset, segment.next_base_offset, "truncated"
+            )
     return parts
 
 

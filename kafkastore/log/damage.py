@@ -33,7 +33,9 @@ class SkippedBytes(NamedTuple):
         The first offset that may have been skipped.
     end_offset : int or None
         The offset at which reading continued, exclusive; None if it did not continue in this
-        segment, or if the offset is unknown.
+        segment, or if the offset is unknown. Equal to `start_offset` if the valid batches before
+        and after the bytes have successive offsets: then those of the skipped batch, which `reason`
+        names, are out of order.
     reason : str
         What is wrong with the bytes.
     """
@@ -49,6 +51,8 @@ class SkippedBytes(NamedTuple):
         offsets = f"offsets from {self.start_offset} on"
         if self.end_offset is not None:
             offsets = f"offsets {self.start_offset} to {self.end_offset - 1}"
+            if self.end_offset <= self.start_offset:
+                offsets = f"between offsets {self.start_offset - 1} and {self.end_offset}"
         return (
             f"skipped bytes {self.position} to {self.end_position - 1} of {self.path}, {offsets}: "
             f"{self.reason}"

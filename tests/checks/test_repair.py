@@ -92,6 +92,23 @@ def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
     assert all_files(root) == harmed != before
 
 
+@pytest.mark.parametrize("options", [{"on_corrupt": "skip"}, {"version": "2.4"}])
+def test_how_many_offsets_are_missing_after_a_broken_last_batch_is_unknown(root, options):
+    (root / ".kafka_cleanshutdown").unlink()
+    harm(root, 20, 9 * SIZE + 9)  # its length
+    (damage,) = plan_repair(root, **options).removed
+    assert (damage.position, damage.first_offset, damage.end_offset) == (9 * SIZE, 29, None)
+
+
+def test_a_broker_removes_all_segments_after_a_broken_batch(root):
+    (root / ".kafka_cleanshutdown").unlink()
+    harm(root, 0, 70)
+    removed = plan_repair(root, "2.4", on_corrupt="truncate").removed
+    assert [(each.first_offset, each.end_offset) for each in removed] == [
+        (0, 10), (10, 20), (20, 30)
+    ]
+
+
 def test_keep_names_a_segment_by_what_can_be_read_first(root):
     harm(root, 10, 70)
     repaired(root, on_corrupt="skip")

@@ -4,11 +4,11 @@ import struct
 
 import pytest
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row, with_right_crc
+from models.record_format import GZIP, Batch, Row, with_right_crc
 from models.record_strategies import in_a_row
 
 import kafkastore
-from kafkastore.checks.findings import Severity
+from kafkastore.checks.findings import FindingKind, Severity
 from kafkastore.jobs.verify import verify
 
 NOW = 1_600_000_000_000
@@ -83,10 +83,35 @@ def test_a_record_count_that_does_not_match_is_found(root):
     assert is_found(root)
 
 
+def rename(root, base_offset, renamed):
+    for path in (root / "t-0").glob(f"{base_offset:020}.*"):
+        path.rename(path.with_name(path.name.replace(f"{base_offset:020}", f"{renamed:020}")))
+
+
 def test_a_segment_renamed_upwards_is_found_but_not_by_reads_of_ranges_below_its_name(root):
-    for path in (root / "t-0").glob(f"{20:020}.*"):
-        path.rename(path.with_name(path.name.replace(f"{20:020}", f"{30:020}")))
+    rename(root, 20, 30)
     assert is_found(root)
     with pytest.raises(kafkastore.CorruptBatchError):
         offsets(root)
     assert offsets(root, start_offset=10, end_offset=30) == [*range(10, 20)]
+
+
+def test_a_segment_renamed_downwards_is_found_but_not_by_reads_that_begin_behind_its_name(root):
+    rename(root, 40, 15)
+    assert is_found(root)
+    with pytest.raises(kafkastore.CorruptBatchError):
+        offsets(root)
+    assert offsets(root, start_offset=20) == [*range(20, 40)]
+    assert kafkastore.open(root)["t-0"].list_offset(-1).offset == 40
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_segment_renamed_into_its_first_wrapper_is_found_by_verify_alone(tmp_path, magic):
+    rows = tuple(Row(offset, -1 if magic == 0 else NOW) for offset in range(4))
+    wrappers = in_a_row([Batch(rows, magic, GZIP)] * 3)
+    Log((Segment(0, tuple(wrappers)).recovered(200),)).write(tmp_path)
+    assert not is_found(tmp_path)
+    rename(tmp_path, 0, 2)
+    (finding,) = [each for each in verify(tmp_path) if each.severity is Severity.DATA_LOSS_RISK]
+    assert (finding.kind, finding.position) == (FindingKind.BATCH_OUTSIDE_SEGMENT, 0)
+    assert offsets(tmp_path) == [*range(2, 12)]

@@ -168,7 +168,7 @@ def test_the_log_end_is_not_taken_from_a_batch_whose_checksum_is_wrong(badly_end
 
 @pytest.mark.parametrize("choice", ["raise", *READABLE])
 def test_a_broker_takes_the_log_end_from_the_last_header(badly_ended, choice):
-    log, path, _ = badly_ended
+    log, *_ = badly_ended
     skipped = []
     found = log.list_offset(-1, "4.1", on_corrupt=choice, skipped=skipped)
     assert (found.offset, skipped) == (log.log_end_offset, [])

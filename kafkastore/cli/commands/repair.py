@@ -167,10 +167,12 @@ def _print_damages(outcome: _RepairOutcome, indent: str = "", *, verbose: bool) 
 
 
 def _line(damage: RemovedBytes) -> str:
-    missing = damage.end_offset - damage.first_offset
-    offsets = (
-        f", {format_count(missing, 'offset')} from {damage.first_offset} on" if missing else ""
-    )
+    offsets = f", offsets from {damage.first_offset} on"
+    if damage.end_offset is not None:
+        missing = format_count(damage.end_offset - damage.first_offset, "offset")
+        offsets = f", {missing} from {damage.first_offset} on"
+        if damage.end_offset == damage.first_offset:
+            offsets = ""
     return (
         f"{damage.path}: {format_count(damage.size, 'byte')} from byte {damage.position:,} on"
         f"{offsets}: {damage.what}"
