@@ -181,7 +181,7 @@ class SegmentCheck:
                 self._transactions.skip(int(header["base_offset"]))
 
     def _check_first_wrapper(self, file: LogFile) -> None:
-        """Check that the first batch begins in the segment: a wrapper's header does not say."""
+        """Check that a first wrapper begins in the segment: its header does not say."""
         try:
             header = file.header_at(0)
             if header is None or header["base_offset"] >= 0:

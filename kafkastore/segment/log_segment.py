@@ -295,7 +295,7 @@ class LogSegment:
 
     @cached_property
     def salvaged_end(self) -> tuple[int, int]:
-        """Byte position and offset after the last readable batch, after corrupt bytes too."""
+        """Byte position and offset after the last readable batch of all."""
         position, next_offset = 0, self.base_offset
         with self.open_as_broker() as log:
             for good in stretches(log, self.base_offset, self.next_base_offset):
