@@ -10,7 +10,12 @@ from pathlib import Path
 
 from kafkastore.changes.plan import ByteRange, Content, Inline, Prefix, Rebuilt
 from kafkastore.checks.partition_repair import PartitionRepair, is_log
-from kafkastore.errors import CorruptBatchError, CorruptCheckpointError, KafkaStoreError
+from kafkastore.errors import (
+    CorruptBatchError,
+    CorruptCheckpointError,
+    CorruptionError,
+    KafkaStoreError,
+)
 from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -118,10 +123,13 @@ class _BrokerRepair:
                 self.repair.plan_file(name, like, data, Inline(data), "the log end offset changes")
 
     def _end_offset(self, base_offset: int) -> int | None:
-        """Return where a segment ended before the repair, by headers; None if unknown."""
-        following = {each.base_offset: each.next_base_offset for each in self.repair.log.segments}
-        bound = self.repair.log.end_bound
-        return following.get(base_offset) or (bound.offset if bound.error is None else None)
+        """Return where a segment ended before the repair; None if it is unknown."""
+        log = self.repair.log
+        following = {each.base_offset: each.next_base_offset for each in log.segments}
+        try:
+            return following.get(base_offset) or log.end_offset()
+        except CorruptionError:
+            return None
 
     def _path(self, segment: RecoveredSegment) -> Path:
         """Return the file that contains a log's bytes."""

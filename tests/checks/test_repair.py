@@ -93,9 +93,10 @@ def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
 
 
 @pytest.mark.parametrize("options", [{"on_corrupt": "skip"}, {"version": "2.4"}])
-def test_how_many_offsets_are_missing_after_a_broken_last_batch_is_unknown(root, options):
+@pytest.mark.parametrize("byte", [9, 24])  # of its length, of its last offset delta
+def test_how_many_offsets_are_missing_after_a_broken_last_batch_is_unknown(root, options, byte):
     (root / ".kafka_cleanshutdown").unlink()
-    harm(root, 20, 9 * SIZE + 9)  # its length
+    harm(root, 20, 9 * SIZE + byte)
     (damage,) = plan_repair(root, **options).removed
     assert (damage.position, damage.first_offset, damage.end_offset) == (9 * SIZE, 29, None)
 
