@@ -93,6 +93,19 @@ def refuse_remote(path: str | os.PathLike[str]) -> None:
         )
 
 
+def describe_error(error: BaseException) -> str:
+    """Return the text of an error; of an OSError, file or URL and reason.
+
+    >>> describe_error(FileNotFoundError(2, "No such file or directory", "/d/t-0"))
+    '/d/t-0: no such file or directory'
+    """
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    name_url(error)
+    what = error.strerror.lower()
+    return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}"
+
+
 def name_url(error: BaseException) -> None:
     """Let an error of the operating system name the URL, not the local file."""
     if isinstance(error, OSError) and isinstance(error.filename, str):

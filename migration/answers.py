@@ -20,11 +20,11 @@ from kafkastore.arguments import check_kind, whole_number
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.errors import CorruptionError, KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.lookup.rules import broker_rules
-from kafkastore.paths import to_path
+from kafkastore.paths import describe_error, to_path
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import sample_times
@@ -231,13 +231,8 @@ def partition_answers(
                 (each, _offsets(log, times, each), _offsets(planned, times, each))
                 for each in rules
             ]
-    except CorruptionError as error:
-        if error.path is not None:  # the path may be one of the temporary links
-            path = log.path / Path(error.path).name
-            error = type(error)(error.reason, path=path, position=error.position)
-        return PartitionMigrationAnswers(log.topic_partition, (), str(error))
     except (OSError, KafkaStoreError) as error:
-        return PartitionMigrationAnswers(log.topic_partition, (), str(error))
+        return PartitionMigrationAnswers(log.topic_partition, (), describe_error(error))
     rows = (
         SampleAnswer(timestamp, version, correct[number], before[number], after[number])
         for number, timestamp in enumerate(times)
@@ -250,7 +245,8 @@ def partition_answers(
 def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[PartitionLog]:
     """Build the planned directory of a partition, for the duration of the context.
 
-    It contains links to unchanged files next to the new files, and must only be read.
+    It contains links to unchanged files next to the new files, and must only be read. An error of
+    the block names the file in the partition's own directory.
     """
     old = to_path(os.path.abspath(log.path))
     changed = {each.path.rpartition("/")[2]: each for each in changes}
@@ -266,7 +262,30 @@ def as_planned(log: PartitionLog, changes: Iterable[FileChange]) -> Iterator[Par
             with open(new / name, "wb") as file:
                 file.writelines(chunks_of(change.content, old / name))
             os.utime(new / name, ns=(change.after.mtime_ns, change.after.mtime_ns))
-        yield PartitionLog(new, log.topic_partition, log.log_dir)
+        try:
+            yield PartitionLog(new, log.topic_partition, log.log_dir)
+        except (OSError, KafkaStoreError) as error:
+            raise _moved(error, new, old) from error
+
+
+def _moved(
+    error: OSError | KafkaStoreError, new: Path, old: Path
+) -> OSError | KafkaStoreError:
+    """Return an error about a file in `new` as one about the same file in `old`."""
+    named = error.filename if isinstance(error, OSError) else getattr(error, "path", None)
+    if named is None or Path(named).parent != new:
+        return error
+    path = old / Path(named).name
+    match error:
+        case CorruptionError():
+            return error.located(path)
+        case NotAFileError():
+            return NotAFileError(path, error.kind)
+        case SegmentGoneError():
+            return SegmentGoneError(path)
+        case OSError():
+            return OSError(error.errno, error.strerror, str(path))
+    return error
 
 
 def _offsets(log: PartitionLog, times: Sequence[int], rules: str) -> list[int | None]:

@@ -28,7 +28,13 @@ from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import ChangeRefusedError, CorruptionError, KafkaStoreError
+from kafkastore.errors import (
+    ChangeRefusedError,
+    CorruptionError,
+    KafkaStoreError,
+    NotAFileError,
+    SegmentGoneError,
+)
 from kafkastore.formats.indexes.index_builder import IndexBuilder
 from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
@@ -49,6 +55,7 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.unread_partition import UnreadPartition, count_segments
 
 #: The timestamp of messages of format 0, which have none.
 Untimed = Literal["none", "mtime"]
@@ -78,9 +85,12 @@ class ConvertPlan(Plan):
     ----------
     unconverted : tuple of UnconvertedSegment
         The segments that are not converted; not saved with the plan.
+    unread : tuple of UnreadPartition
+        The partitions with a file that can't be opened; not saved with the plan.
     """
 
     unconverted: tuple[UnconvertedSegment, ...] = ()
+    unread: tuple[UnreadPartition, ...] = ()
 
 
 def plan_convert(
@@ -145,7 +155,7 @@ def plan_convert(
     store = open_store(root)
     logs, total = store.logs_of(partitions), 0
     if progress is not None:
-        total = sum(len(log.segments) for log in store.logs_of(partitions))
+        total = count_segments(store.logs_of(partitions))
     segments_done, one_at_a_time = 0, threading.Lock()
 
     def advance() -> None:
@@ -155,24 +165,32 @@ def plan_convert(
                 segments_done += 1
                 progress(segments_done, total)
 
-    def convert(log: PartitionLog) -> _Partition:
+    def convert(log: PartitionLog) -> _Partition | UnreadPartition:
         done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
-        for segment in done.log.segments:
-            done.convert(segment)
-            advance()
-        if leader_epoch is not None and done.unconverted:
-            done.leave_all()
+        try:
+            for segment in done.log.segments:
+                done.convert(segment)
+                advance()
+            if leader_epoch is not None and done.unconverted:
+                done.leave_all()
+            done.add_epochs()
+        except (KafkaStoreError, OSError) as error:
+            return UnreadPartition.of(log, error)
         return done
 
     changes: list[FileChange] = []
     unconverted: list[UnconvertedSegment] = []
+    unread: list[UnreadPartition] = []
     threads = threads or os.cpu_count() or 1
     with ParallelMap(convert, logs, threads, "kafkastore-convert") as in_turn:
         for done in in_turn:
-            changes += done.all_changes()
+            if isinstance(done, UnreadPartition):
+                unread.append(done)
+                continue
+            changes += done.changes
             unconverted += done.unconverted
     job = "convert" if name is None else f"convert ({name})"
-    return ConvertPlan(str(root), job, tuple(changes), tuple(unconverted))
+    return ConvertPlan(str(root), job, tuple(changes), tuple(unconverted), tuple(unread))
 
 
 @dataclass(slots=True)
@@ -189,7 +207,10 @@ class _Partition:
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
 
     def convert(self, segment: LogSegment) -> None:
-        """Plan a segment's log and indexes if its messages or epochs change."""
+        """Plan a segment's log and indexes if its messages or epochs change.
+
+        A file that can't be opened raises: the partition is then not changed.
+        """
         try:
             summary = segment.summary
             if summary.magics <= {2} and not self._has_other_epochs(segment):
@@ -200,7 +221,9 @@ class _Partition:
             if summary.valid_bytes < segment.size and not segment.is_active:
                 raise CorruptionError("its last batch is torn, and another segment follows")
             self.changes += self._changes(segment)
-        except (KafkaStoreError, OSError, ValueError) as error:
+        except (NotAFileError, SegmentGoneError):
+            raise
+        except (KafkaStoreError, ValueError) as error:
             self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
 
     def leave_all(self) -> None:
@@ -212,9 +235,8 @@ class _Partition:
                 self.unconverted.append(UnconvertedSegment(path, why))
         self.changes.clear()
 
-    def all_changes(self) -> Iterator[FileChange]:
-        """Yield all changes, the leader epoch checkpoint included."""
-        yield from self.changes
+    def add_epochs(self) -> None:
+        """Plan the leader epoch checkpoint, after the logs."""
         if not self.changes:
             return
         path = self.log.path / LEADER_EPOCH_CHECKPOINT
@@ -228,7 +250,8 @@ class _Partition:
             return
         like = os.stat(self.log.segments[0].log_path if before is None else path)
         why = "every offset has a leader epoch now"
-        yield self._change(LEADER_EPOCH_CHECKPOINT, before, data, like, Inline(data), why)
+        change = self._change(LEADER_EPOCH_CHECKPOINT, before, data, like, Inline(data), why)
+        self.changes.append(change)
 
     def _has_other_epochs(self, segment: LogSegment) -> bool:
         """Return whether record batches must get another leader epoch."""

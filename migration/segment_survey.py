@@ -6,13 +6,15 @@ import hashlib
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.indexes.index_format import time_index
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.regular_file import stat_regular
 
 # empty: no complete entry. zeros: only zeros, which a broker counts as entries (0, base
 # offset); left by a killed broker for the active segment, and by 0.10.1 for old segments.
@@ -184,11 +186,20 @@ def survey_segment(
     Returns
     -------
     SegmentSurvey
-        If the log can't be read, or changes meanwhile, its scan has a `problem`.
+        If the log is corrupt, or changes meanwhile, its scan has a `problem`.
+
+    Raises
+    ------
+    NotAFileError
+        If the log or an index is not a regular file.
+    SegmentGoneError
+        If the log is deleted meanwhile.
+    OSError
+        If one of them can't be opened.
     """
-    status = os.stat(segment.log_path)
+    status = stat_regular(segment.log_path)
     kind, state = _time_index(segment)
-    has_offset_index = segment.offset_index_path.exists()
+    has_offset_index = _exists(segment.offset_index_path)
     scan = None
     if kind != "present" and read_log:
         scan = _scan(segment, has_offset_index, index_interval_bytes)
@@ -217,6 +228,15 @@ def survey_segment(
     )
 
 
+def _exists(path: Path) -> bool:
+    """Return whether a file exists; raise `NotAFileError` if it is not a regular one."""
+    try:
+        stat_regular(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
     """Return the kind of a segment's time index, and the state of an unusable file."""
     index = segment.time_index
@@ -235,7 +255,9 @@ def _damage(segment: LogSegment) -> str | None:
         with segment.open_log() as log:
             for _ in log.runs(verify_crc=True):
                 pass
-    except (OSError, KafkaStoreError) as error:
+    except (NotAFileError, SegmentGoneError):
+        raise
+    except KafkaStoreError as error:
         return str(error)
     return None
 
@@ -255,7 +277,9 @@ def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int
             problem = rebuilt.reason
             of_time = None if largest is None else Digest.of(rebuilt.time_index)
             of_offset = None if has_offset_index else Digest.of(rebuilt.offset_index)
-    except (OSError, KafkaStoreError) as error:
+    except (NotAFileError, SegmentGoneError):
+        raise
+    except KafkaStoreError as error:
         return Scan(problem=str(error))
     return Scan(
         tuple(sorted(summary.magics)),

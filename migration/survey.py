@@ -15,12 +15,13 @@ from kafkastore.migration.warnings import SurveyWarning, warnings_of
 from kafkastore.arguments import whole_number
 from kafkastore.changes.directory_lock import lock_files
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import ArgumentTypeError
+from kafkastore.errors import ArgumentTypeError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.writing.log_config import LogConfig
 
 
@@ -80,6 +81,8 @@ class Survey:
         By topic and partition.
     skipped : tuple of str
         Directories that are not partitions, with the reason.
+    unread : tuple of UnreadPartition
+        Partitions with a file that can't be opened; nothing is planned for them.
     """
 
     root: str
@@ -89,6 +92,7 @@ class Survey:
     surveyed_at_ms: int
     partitions: tuple[PartitionSurvey, ...]
     skipped: tuple[str, ...] = ()
+    unread: tuple[UnreadPartition, ...] = ()
 
     @property
     def segments_by_path(self) -> list[tuple[str, SegmentSurvey]]:
@@ -168,23 +172,30 @@ def survey(
     store = open_store(root)
     given = {} if mtimes is None else mtimes
 
-    def look_at(log: PartitionLog) -> PartitionSurvey:
-        return survey_partition(
-            log,
-            given,
-            directory="" if log.log_dir is None else log.path.name,
-            index_interval_bytes=index_interval_bytes,
-            read_logs=read_logs,
-        )
+    def look_at(log: PartitionLog) -> PartitionSurvey | UnreadPartition:
+        try:
+            return survey_partition(
+                log,
+                given,
+                directory="" if log.log_dir is None else log.path.name,
+                index_interval_bytes=index_interval_bytes,
+                read_logs=read_logs,
+            )
+        except (KafkaStoreError, OSError) as error:
+            return UnreadPartition.of(log, error)
 
-    surveyed = []
+    surveyed: list[PartitionSurvey] = []
+    unread: list[UnreadPartition] = []
     logs = store.logs_of(partitions)
     total = len(store.chosen(partitions))
     with ParallelMap(look_at, logs, threads, "kafkastore-survey") as looked_at:
         for done in looked_at:
-            surveyed.append(done)
+            if isinstance(done, UnreadPartition):
+                unread.append(done)
+            else:
+                surveyed.append(done)
             if progress is not None:
-                progress(len(surveyed), total)
+                progress(len(surveyed) + len(unread), total)
     return Survey(
         str(root),
         store.log_dirs[0].is_clean if store.log_dirs else None,
@@ -193,6 +204,7 @@ def survey(
         time.time_ns() // 1_000_000,
         tuple(surveyed),
         tuple(f"{name.path}: {name.reason}" for each in store.log_dirs for name in each.skipped),
+        tuple(unread),
     )
 
 
@@ -232,7 +244,8 @@ def survey_partition(
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)
         following = segment.next_base_offset
         recovered = recovery_point is not None and (following is None or following > recovery_point)
-        with suppress(FileNotFoundError):  # deleted by a running broker's retention
+        # A running broker's retention may delete it.
+        with suppress(FileNotFoundError, SegmentGoneError):
             segments.append(
                 survey_segment(
                     segment,

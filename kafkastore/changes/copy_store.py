@@ -7,9 +7,10 @@ name, with its mode and modification time; the copy appears under its name when 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -17,10 +18,15 @@ from pathlib import Path
 from kafkastore.changes.copy_file import changed_during_copy, copy_file
 from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import ChangeRefusedError, RefusalReason
-from kafkastore.formats.state.file_names import InvalidNameError, parse_partition_directory
+from kafkastore.errors import ChangeRefusedError, NotAFileError, RefusalReason
+from kafkastore.formats.state.file_names import (
+    InvalidNameError,
+    parse_partition_directory,
+    parse_segment_file,
+)
 from kafkastore.fs import FileSystem
 from kafkastore.paths import open_path, refuse_remote, to_path
+from kafkastore.segment.regular_file import check_link, check_regular
 from kafkastore.store.log_store import is_partition_directory
 
 COPYING_SUFFIX = ".kafkastore-copying"
@@ -34,13 +40,15 @@ class StoreCopy:
     """The result of a copy; `bytes` is the total size of its files.
 
     `skipped` has the relative paths that are not part of a log directory: ``.lock``,
-    ``lost+found``, sockets.
+    ``lost+found``, sockets. `left_out` has the directories with a file that can't be read, of which
+    nothing is copied, and the errors.
     """
 
     destination: Path
     files: int
     bytes: int
     skipped: tuple[str, ...]
+    left_out: Mapping[str, Exception]
 
 
 def copy_store(
@@ -53,13 +61,15 @@ def copy_store(
     """Copy a log.dirs root or a partition directory; symbolic links are followed.
 
     Modes and mtimes in ns are kept, owners if allowed. Refused if the destination is not empty, or
-    a broker has the source open or it changes; after an OSError, call again to continue.
+    a broker has the source open or it changes; after an OSError, call again to continue. Raises the
+    error of a partition that can't be read if there is no other.
     """
     source, destination = check_places(source, destination)
     check_no_broker(source)
     working = destination.with_name(destination.name + COPYING_SUFFIX)
     skipped: list[str] = []
-    listing = list(files_of(source, skipped))
+    left_out: dict[str, Exception] = {}
+    listing = list_files(source, skipped, left_out)
     if not working.is_dir():
         fs.mkdir(working)
     copied = size = 0
@@ -84,7 +94,7 @@ def copy_store(
             fs.fsync_directory(working / path)
     fs.rename(working, destination)
     fs.fsync_directory(destination.parent)
-    return StoreCopy(destination, copied, size, tuple(skipped))
+    return StoreCopy(destination, copied, size, tuple(skipped), left_out)
 
 
 def is_complete_copy(source: Path, destination: Path) -> bool:
@@ -98,14 +108,27 @@ def is_complete_copy(source: Path, destination: Path) -> bool:
     )
 
 
+def list_files(
+    source: Path, skipped: list[str], left_out: dict[str, Exception]
+) -> list[tuple[str, os.stat_result]]:
+    """List what to copy, as `files_of`; raise if no partition can be read."""
+    listing = list(files_of(source, skipped, left_out))
+    if left_out and not any(_is_partition(path) for path, _ in listing):
+        raise next(iter(left_out.values()))
+    return listing
+
+
 def files_of(
-    source: Path, skipped: list[str] | None = None
+    source: Path, skipped: list[str] | None = None, left_out: dict[str, Exception] | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield relative paths to copy; directories come before their content.
 
-    Other paths are added to `skipped`. A symbolic link to a directory that contains it is refused.
+    Other paths are added to `skipped`; to `left_out`, directories of the source with a file that
+    can't be read, which are not copied. A link to a directory that contains it is refused.
     """
-    yield from _walk(source, "", (), [] if skipped is None else skipped)
+    yield from _walk(
+        source, "", (), [] if skipped is None else skipped, {} if left_out is None else left_out
+    )
 
 
 def check_places(
@@ -174,7 +197,11 @@ def not_empty(destination: str | Path) -> ChangeRefusedError:
 
 
 def _walk(
-    root: Path, inner: str, above: tuple[tuple[int, int], ...], skipped: list[str]
+    root: Path,
+    inner: str,
+    above: tuple[tuple[int, int], ...],
+    skipped: list[str],
+    left_out: dict[str, Exception],
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield regular files, and directories before their content, by relative path."""
     here = os.stat(root / inner)
@@ -189,14 +216,44 @@ def _walk(
         if inner == "" and name in _SKIPPED:
             skipped.append(path)
             continue
-        status = os.stat(root / path)
-        if stat.S_ISDIR(status.st_mode):
-            yield path, status
-            yield from _walk(root, path, (*above, (here.st_dev, here.st_ino)), skipped)
-        elif stat.S_ISREG(status.st_mode):
-            yield path, status
+        try:
+            status = _readable_status(root / path)
+            found = [(path, status)]
+            if stat.S_ISDIR(status.st_mode):
+                found += _walk(root, path, (*above, (here.st_dev, here.st_ino)), skipped, left_out)
+        except (OSError, NotAFileError) as error:
+            # Without one of its files a partition is another one.
+            if inner or not (_is_partition(path) or os.path.isdir(root / path)):
+                raise
+            left_out[path] = error
+            continue
+        if stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode):
+            yield from found
         else:
             skipped.append(path)
+
+
+def _readable_status(path: Path) -> os.stat_result:
+    """Return the status of a path; raise if it is a file that can't be copied."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        check_link(path, error)
+        raise
+    if not stat.S_ISDIR(status.st_mode) and parse_segment_file(path.name) is not None:
+        check_regular(path, status)
+    if stat.S_ISREG(status.st_mode) and not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return status
+
+
+def _is_partition(path: str) -> bool:
+    """Return whether a relative path is named as a partition directory."""
+    try:
+        parse_partition_directory(path)
+    except InvalidNameError:
+        return False
+    return True
 
 
 def _is_copied(target: Path, status: os.stat_result) -> bool:
@@ -226,6 +283,6 @@ def _named_state(listed: tuple[str, os.stat_result]) -> tuple[str, int, int]:
 
 def _remove_outdated(working: Path, wanted: set[str], fs: FileSystem) -> None:
     """Remove files from an unfinished copy that are no longer in the source."""
-    for path, status in reversed(list(_walk(working, "", (), []))):
+    for path, status in reversed(list(files_of(working))):
         if path not in wanted:
             (fs.rmdir if stat.S_ISDIR(status.st_mode) else fs.unlink)(working / path)

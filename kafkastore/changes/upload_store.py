@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, zip_longest
 from operator import attrgetter
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.changes.copy_file import changed_during_copy
-from kafkastore.changes.copy_store import check_unchanged, files_of, not_empty, overlapping
+from kafkastore.changes.copy_store import check_unchanged, list_files, not_empty, overlapping
 from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.changes.inspection import changed_since_plan
 from kafkastore.changes.new_bytes import chunks_of
@@ -48,13 +49,15 @@ BATCH_BYTES = 256 << 20
 class UploadedStore(NamedTuple):
     """A copy in an object store; `bytes` is the total size of its objects.
 
-    `empty` has the relative paths of directories without files, for which there are no objects.
+    `empty` has the relative paths of directories without files, for which there are no objects;
+    `left_out` is as in `StoreCopy`.
     """
 
     url: str
     files: int
     bytes: int
     empty: tuple[str, ...]
+    left_out: Mapping[str, Exception]
 
 
 class _NewObject(NamedTuple):
@@ -122,8 +125,10 @@ def upload_store(
     source = to_path(os.path.realpath(open_path(source)))
     new = _place(source, url)
     check_no_broker(source)
-    listing = list(files_of(source))
-    files = [*_files(plan, listing)]
+    left_out: dict[str, Exception] = {}
+    listing = list_files(source, [], left_out)
+    changes = [each for each in plan.changes if os.path.dirname(each.path) not in left_out]
+    files = [*_files(replace(plan, changes=tuple(changes)), listing)]
     identity = _identity(files)
     known = _begin(new, identity)
     missing = [each for each in files if known.get(each.path) != each.size]
@@ -153,7 +158,7 @@ def upload_store(
     if mark is not None:
         _finish(new, mark, identity)
     empty = tuple(_empty_directories(listing))
-    return UploadedStore(new.url, len(files), sum(sizes.values()), empty)
+    return UploadedStore(new.url, len(files), sum(sizes.values()), empty, left_out)
 
 
 def _empty_directories(listing: Sequence[tuple[str, os.stat_result]]) -> Iterator[str]:

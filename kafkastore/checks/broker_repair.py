@@ -25,6 +25,7 @@ from kafkastore.formats.state.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.paths import describe_error
 from kafkastore.recovery.directory_files import INDEX_SUFFIXES, LeftOver
 from kafkastore.recovery.log_recovery import RecoveredLog, RecoveredSegment, recover_log
 from kafkastore.versions import rules_of
@@ -88,7 +89,8 @@ def _recovered(repair: PartitionRepair, version: str) -> RecoveredLog:
         can_salvage = isinstance(error, CorruptBatchError)
         hint = "; repair --on-corrupt skip keeps all readable batches" if can_salvage else ""
         raise NoRecoveryError(
-            f"a broker of {version} fails to load it: {error}{hint}", can_salvage=can_salvage
+            f"a broker of {version} fails to load it: {describe_error(error)}{hint}",
+            can_salvage=can_salvage,
         ) from error
 
 

@@ -80,7 +80,8 @@ class FindingKind(enum.StrEnum):
         "a broker that reads it takes the log directory offline")
     UNOPENED_FILE = ("unopened-file", _RISK,
         "a broker takes the log directory offline, or does not start")
-    NOT_A_FILE = "not-a-file", _RISK, "a broker fails to read it, or treats the file as missing"
+    NOT_A_FILE = ("not-a-file", _RISK,
+        "a broker fails to read it, treats it as missing, or only asks whether it exists")
     INCOMPLETE_BATCH = ("incomplete-batch", _RISK,
         "a broker that recovers this segment truncates it, and deletes all later segments")
     BYTES_AFTER_CLEAN_SHUTDOWN = ("bytes-after-clean-shutdown", _RISK,

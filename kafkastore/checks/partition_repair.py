@@ -48,11 +48,13 @@ class RemovedBytes(NamedTuple):
 class NotRepaired(NamedTuple):
     """A file or partition that can't be repaired, with the error.
 
-    `path` is the file or the partition directory; `error` is a `KafkaStoreError` or an `OSError`.
+    `path` is the file or the partition directory; `error` is a `KafkaStoreError` or an `OSError`;
+    `is_partition` is whether nothing of the partition is repaired.
     """
 
     path: Path
     error: Exception
+    is_partition: bool = False
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class PartitionRepair:
 
     def record_failure(self, name: str, error: Exception) -> None:
         """Record a file that can't be repaired; an empty name is the partition directory."""
-        self.not_repaired.append(NotRepaired(self.log.path / name, error))
+        self.not_repaired.append(NotRepaired(self.log.path / name, error, not name))
 
     def plan_log(self, name: str, like: Path, content: Content, reason: str) -> None:
         """Plan to write a log, with the modification time, mode and owners of `like`.

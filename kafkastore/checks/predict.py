@@ -40,8 +40,10 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
+from kafkastore.paths import describe_error
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.segment.regular_file import is_regular, link_kind
 from kafkastore.segment.salvage import is_torn_batch
 from kafkastore.segment.small_file import has_bytes, read_if_there
 from kafkastore.segment.zero_tail import is_zero_from
@@ -159,6 +161,12 @@ def predict_log(
     is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(version).metadata_log_is_recovered
     is_clean = log.is_clean and not is_raft
     recovery_point = 0 if is_raft else log.recovery_point or 0
+    try:
+        os.stat(log.path)
+    except OSError as error:
+        if (kind := link_kind(log.path, error)) is not None:
+            unseen = f"{kind}: a broker does not find the partition"
+            return Prediction(log.path, Outcome.IS_NOT_READ, unseen, log.topic_partition)
     if (why := _why_not_opened(log, rules_of(version))) is not None:
         return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
     try:
@@ -169,17 +177,17 @@ def predict_log(
             clean=is_clean,
             recovery_point=recovery_point,
         )
+        lost_bytes = sum(_lost_sizes(log, recovered))
+        tail = _why_treated_as_empty(recovered) or _why_tail_is_a_risk(log, recovered)
+        changed = changed_files(recovered)
     except NotAFileError as error:
         return _predict_special_file(log, error)
     except (KafkaStoreError, OSError) as error:
-        why = str(error)
+        why = describe_error(error)
         if isinstance(error, CorruptIndexError):
             why += "; kafkastore reindex rebuilds it"
         return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
-    lost_bytes = sum(_lost_sizes(log, recovered))
-    why = _why_treated_as_empty(recovered) or _why_tail_is_a_risk(log, recovered)
-    changed = changed_files(recovered)
-    if lost_bytes or why is not None:
+    if lost_bytes or tail is not None:
         outcome = Outcome.LOSES_RECORDS
     elif changed:
         outcome = Outcome.IS_CHANGED
@@ -188,7 +196,7 @@ def predict_log(
     return Prediction(
         log.path,
         outcome,
-        why,
+        tail,
         log.topic_partition,
         None if is_clean else recovery_point,
         recovered,
@@ -250,7 +258,7 @@ def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
     except CorruptCheckpointError as error:
         return str(error if error.path is not None else error.located(path))
     except (NotAFileError, OSError) as error:
-        return str(error)
+        return describe_error(error)
     return None
 
 
@@ -260,7 +268,7 @@ def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction
     A broker checks only logs for being regular files. Observed with brokers 2.4.0, 3.9.1 and 4.1.1.
     """
     with os.scandir(log.path) as entries:
-        odd = [entry.name for entry in entries if not entry.is_file()]
+        odd = [entry.name for entry in entries if not is_regular(entry)]
     files = [file for file in map(parse_segment_file, odd) if file is not None]
     logs = [file for file in files if file.type_suffix == LOG_SUFFIX and not file.temporary]
     if len(logs) < len(files):

@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,12 @@ from kafkastore.arguments import whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.changes.runner import Progress
-from kafkastore.errors import CorruptIndexError, KafkaStoreError, SegmentGoneError
+from kafkastore.errors import (
+    CorruptIndexError,
+    KafkaStoreError,
+    NotAFileError,
+    SegmentGoneError,
+)
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
 from kafkastore.formats.records.control_records import ControlRecord
@@ -39,14 +45,18 @@ from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkastore.segment.regular_file import stat_regular
 from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.unread_partition import UnreadPartition, count_segments
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
+#: A segment to read, or why its partition can't be listed.
+_Work = tuple[PartitionLog, LogSegment | Exception]
 
 
 class UnindexedBytes(NamedTuple):
@@ -79,9 +89,12 @@ class ReindexPlan(Plan):
     ----------
     unindexed : tuple of UnindexedBytes
         The ends of logs that no index covers; not saved with the plan.
+    unread : tuple of UnreadPartition
+        The partitions with a file that can't be opened; not saved with the plan.
     """
 
     unindexed: tuple[UnindexedBytes, ...] = ()
+    unread: tuple[UnreadPartition, ...] = ()
 
 
 def plan_reindex(
@@ -120,7 +133,8 @@ def plan_reindex(
     -------
     ReindexPlan
         For `kafkastore.apply`; it contains only files that differ. A replaced file keeps its
-        modification time; a new file gets that of its log.
+        modification time; a new file gets that of its log. `unread` has the partitions for which
+        nothing is planned.
 
     Raises
     ------
@@ -149,34 +163,74 @@ def plan_reindex(
     logs = store.logs_of(partitions)
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
 
-    def read(work: tuple[PartitionLog, LogSegment]) -> _SegmentRead:
-        return _read_segment(*work, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
+    def read(work: _Work) -> tuple[PartitionLog, _SegmentRead | Exception]:
+        log, segment = work
+        if isinstance(segment, Exception):
+            return log, segment
+        try:
+            found = _read_segment(
+                log, segment, index_interval_bytes, broker_rules, up_to_damage=up_to_damage
+            )
+        except (KafkaStoreError, OSError) as error:
+            return log, error
+        return log, found
 
-    changes: list[FileChange] = []
-    unindexed: list[UnindexedBytes] = []
-    total = 0
-    if progress is not None:
-        total = sum(len(log.segments) for log in store.logs_of(partitions))
+    planned: list[ReindexedPartition | UnreadPartition] = []
+    total = 0 if progress is None else count_segments(store.logs_of(partitions))
     done = 0
-    segments = ((log, segment) for log in logs for segment in log.segments)
-    with ParallelMap(read, segments, threads, "kafkastore-reindex") as reads:
-        for _, of_partition in groupby(reads, lambda each: each.path.parent):
+    with ParallelMap(read, _segments(logs), threads, "kafkastore-reindex") as reads:
+        for log, of_partition in groupby(reads, itemgetter(0)):
             of_log = []
-            for each in of_partition:
+            for _, each in of_partition:
                 of_log.append(each)
                 done += 1
                 if progress is not None:
-                    progress(done, total)
-            changes += _changes(of_log, broker_rules)
-            unindexed += [each.unindexed for each in of_log if each.unindexed is not None]
-    return reindex_plan(root, version, changes, unindexed)
+                    progress(min(done, total), total)
+            planned.append(_planned(log, of_log, broker_rules))
+    return reindex_plan(root, version, planned)
+
+
+def _segments(logs: Iterable[PartitionLog]) -> Iterator[_Work]:
+    """Yield the segments of all partitions; the error for one that can't be listed."""
+    for log in logs:
+        try:
+            segments = log.segments
+        except (KafkaStoreError, OSError) as error:
+            yield log, error
+        else:
+            yield from ((log, each) for each in segments)
+
+
+def _planned(
+    log: PartitionLog, reads: Sequence[_SegmentRead | Exception], rules: BrokerRules
+) -> ReindexedPartition | UnreadPartition:
+    """Plan one partition, or nothing if one of its files can't be opened."""
+    found = []
+    for each in reads:
+        if isinstance(each, Exception):
+            return UnreadPartition.of(log, each)
+        found.append(each)
+    try:
+        return _combined(found, rules)
+    except (KafkaStoreError, OSError) as error:
+        return UnreadPartition.of(log, error)
 
 
 def reindex_plan(
-    root: Path, version: str, changes: Iterable[FileChange], unindexed: Iterable[UnindexedBytes]
+    root: Path, version: str, planned: Iterable[ReindexedPartition | UnreadPartition]
 ) -> ReindexPlan:
     """Combine the changes of all partitions into one plan, by partition and segment."""
-    return ReindexPlan(str(root), f"reindex (version {version})", tuple(changes), tuple(unindexed))
+    changes: list[FileChange] = []
+    unindexed: list[UnindexedBytes] = []
+    unread: list[UnreadPartition] = []
+    for each in planned:
+        if isinstance(each, UnreadPartition):
+            unread.append(each)
+        else:
+            changes += each.changes
+            unindexed += each.unindexed
+    job = f"reindex (version {version})"
+    return ReindexPlan(str(root), job, tuple(changes), tuple(unindexed), tuple(unread))
 
 
 class ReindexedPartition(NamedTuple):
@@ -193,16 +247,22 @@ def reindex_partition(
     *,
     up_to_damage: bool = False,
 ) -> ReindexedPartition:
-    """Plan one partition; `plan_reindex` and Spark tasks call this for each.
+    """Plan one partition; Spark tasks call this for each.
 
-    Paths are relative to the log directory, or to the partition directory if it is opened alone.
+    A file that can't be opened raises `NotAFileError` or OSError. Paths are relative to the log
+    directory, or to the partition directory if it is opened alone.
     """
     broker_rules = rules_of(version)
     reads = [
         _read_segment(log, each, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
         for each in log.segments
     ]
-    changes = tuple(_changes(reads, broker_rules))
+    return _combined(reads, broker_rules)
+
+
+def _combined(reads: Sequence[_SegmentRead], rules: BrokerRules) -> ReindexedPartition:
+    """Combine the changes of a partition's segments, transaction indexes included."""
+    changes = tuple(_changes(reads, rules))
     found = tuple(each.unindexed for each in reads if each.unindexed is not None)
     return ReindexedPartition(changes, found)
 
@@ -276,7 +336,7 @@ def _read_segment(
     place = f"{directory}{name}"
     path = segment.log_path.with_name(name)
     try:
-        status = os.stat(segment.log_path)
+        status = stat_regular(segment.log_path)
     except FileNotFoundError as error:
         raise SegmentGoneError(segment.log_path) from error
     steps = _TransactionSteps()
@@ -293,7 +353,9 @@ def _read_segment(
         # The broker's recovery accepts offsets that go back or are outside the segment.
         contradiction = segment.summary.error if rebuilt.reason is None else None
         now = os.stat(segment.log_path)
-    except (KafkaStoreError, OSError) as error:
+    except (NotAFileError, SegmentGoneError):
+        raise
+    except KafkaStoreError as error:
         return done.not_changed(status.st_size, str(error))
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
         return done.not_changed(now.st_size, "the log changes while it is read")
@@ -313,7 +375,9 @@ def _read_segment(
         done.changes += _change(done, OFFSET_INDEX_SUFFIX, rebuilt.offset_index, content)
         if rules.has_time_indexes:
             done.changes += _change(done, TIME_INDEX_SUFFIX, rebuilt.time_index, content)
-    except (KafkaStoreError, OSError) as error:
+    except NotAFileError:
+        raise
+    except KafkaStoreError as error:
         return done.not_changed(status.st_size, str(error))
     return done
 
@@ -341,7 +405,9 @@ def _changes(reads: Sequence[_SegmentRead], rules: BrokerRules) -> Iterator[File
             data = transaction_index.pack(each.transactions.aborted(state))
             try:
                 each.changes += _change(each, TRANSACTION_INDEX_SUFFIX, data, Inline(data))
-            except (KafkaStoreError, OSError) as error:
+            except NotAFileError:
+                raise
+            except KafkaStoreError as error:
                 each.not_changed(each.status.st_size, str(error))
         yield from each.changes
 

@@ -165,8 +165,8 @@ class _RepairPlanner:
         self.parts: list[RepairedSegment] = []
 
     def plan(self) -> None:
-        """Plan all changes that the findings need."""
-        findings = self._findings()
+        """Plan all changes that the findings need; a file that can't be opened raises."""
+        findings = [*verify_log(self.log)]
         damaged: dict[str, SegmentFile | None] = {
             each.path.name: parse_segment_file(each.path.name)
             for each in findings
@@ -205,15 +205,6 @@ class _RepairPlanner:
 
     def _plan_snapshot(self, offset: int, damaged: Collection[int]) -> None:
         plan_snapshot(self.repair, self._repaired_log(), offset, damaged, self.rules)
-
-    def _findings(self) -> list[Finding]:
-        """Check the partition; record the error if a file could not be opened."""
-        findings: list[Finding] = []
-        try:
-            findings += verify_log(self.log)
-        except (KafkaStoreError, OSError) as error:
-            self.repair.record_failure("", error)
-        return findings
 
     def _try(self, name: str, plan: Callable[..., None], *what: object) -> None:
         """Repair one file; a failure is recorded and does not stop the others."""

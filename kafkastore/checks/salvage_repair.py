@@ -6,12 +6,11 @@ corrupt bytes are lost, and readers continue after a gap of offsets.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from kafkastore.changes.plan import ByteRange, Content, Prefix
 from kafkastore.checks.partition_repair import PartitionRepair
-from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
+from kafkastore.errors import KafkaStoreError, SegmentGoneError
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.recovery.directory_files import INDEX_SUFFIXES
 from kafkastore.recovery.segment_split import LogPart
@@ -60,11 +59,8 @@ def plan_salvage(repair: PartitionRepair) -> list[RepairedSegment]:
     for segment in repair.log.segments:
         try:
             parts += _split_segment(repair, segment)
-        except SegmentGoneError as error:
-            if not os.path.lexists(error.path):
-                raise
-            no_file = NotAFileError(error.path, "a link to nothing")
-            repair.record_failure(segment.log_path.name, no_file)
+        except SegmentGoneError:
+            raise
         except (KafkaStoreError, OSError) as error:
             repair.record_failure(segment.log_path.name, error)
     changed = [part for part in parts if part.is_changed]

@@ -15,6 +15,7 @@ from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.checks.name_check import TOPIC_ID_REMEDY
 from kafkastore.errors import CorruptCheckpointError, NotAFileError
 from kafkastore.formats.state.file_names import (
+    CLEAN_SHUTDOWN_FILE,
     CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
@@ -26,6 +27,7 @@ from kafkastore.formats.state.file_names import (
     kind_in_log_dir,
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
+from kafkastore.segment.regular_file import stat_regular
 
 #: The remedy for a corrupt checkpoint, with what a broker does without the file.
 _WITHOUT_CHECKPOINT = {
@@ -62,6 +64,10 @@ def check_log_dirs(
                 yield from _checkpoint(log_dir, name)
             except OSError as error:
                 failed(error)
+        try:
+            yield from _marker(log_dir)
+        except OSError as error:
+            failed(error)
         yield from _missing_topic_ids(log_dir)
     yield from _identities(log_dirs, failed)
 
@@ -114,6 +120,25 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
     if without:
         what = f"it has no lines of {_several(without)} in this directory"
         yield Finding(_WITHOUT_LINE[name], checkpoint.path, None, what)
+
+
+def _marker(log_dir: LogDir) -> Iterator[Finding]:
+    """Report a clean-shutdown marker that is not a regular file.
+
+    Source: Kafka 2.4.0 ``LogManager.loadLogs``, 3.9.0 ``CleanShutdownFileHandler.exists``.
+    """
+    path = log_dir.path / CLEAN_SHUTDOWN_FILE
+    try:
+        stat_regular(path)
+    except FileNotFoundError:
+        return
+    except NotAFileError as error:
+        outcome = "a clean shutdown" if log_dir.is_clean else "a missing file"
+        yield Finding(
+            FindingKind.NOT_A_FILE, path, None,
+            f"it is {error.kind} and not a regular file; a broker takes it for {outcome}",
+            "move it away: a broker then recovers the logs at its start",
+        )
 
 
 def _missing_topic_ids(log_dir: LogDir) -> Iterator[Finding]:

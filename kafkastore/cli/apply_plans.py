@@ -20,10 +20,12 @@ from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note, report_unfinished
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
+from kafkastore.store.unread_partition import count_segments
 
 
 class NoJournalError(KafkaStoreError):
@@ -34,13 +36,15 @@ def plan_directories(
     call: StoreCall,
     options: ChangeOptions,
     make: Callable[..., PlanT],
+    problems: Problems,
     *,
     on_spark: Callable[..., PlanT] | None = None,
 ) -> Iterator[PlanT]:
     """Yield the plan of each directory, or of the copy of it that is changed instead."""
     for path in call.paths:
-        call.select(path)  # raises before anything is read or copied
-    for path in options.directories(call.paths, as_json=call.as_json):
+        # Raises before anything is read or copied.
+        problems.expect(len(call.select(path).topic_partitions))
+    for path in options.directories(call.paths, problems, as_json=call.as_json):
         yield options.rooted(plan_directory(call, path, make, on_spark=on_spark))
 
 
@@ -64,7 +68,7 @@ def plan_directory(
             return on_spark(run, path, partitions=partitions)
     count = len(partitions)
     if by_segment:
-        count = sum(len(log.segments) for log in selection.store.logs_of(partitions))
+        count = count_segments(selection.store.logs_of(partitions))
     with progress(f"reading {path.name}", count) as advance:
         return make(path, partitions=partitions, progress=to_progress_callback(advance))
 
@@ -73,6 +77,7 @@ def apply_plans(
     call: StoreCall,
     options: ChangeOptions,
     plans: Sequence[Plan],
+    problems: Problems,
     *,
     mtimes_are_kept: bool = False,
 ) -> None:
@@ -88,6 +93,7 @@ def apply_plans(
             paths[0],
             options.copy_to,
             plans[0],
+            problems,
             as_json=as_json,
             master=master,
             mtimes_are_kept=mtimes_are_kept,

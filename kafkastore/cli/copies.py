@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from kafkastore.cli.options.on_spark import executor
 from kafkastore.cli.output.control_characters import escape_control_characters, print_text
 from kafkastore.cli.output.failures import print_note, report_unfinished
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.paths import is_url
 
 
-def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
-    """Copy a directory, and print a summary unless `as_json`."""
+def make_copy(source: Path, destination: Path, problems: Problems, *, as_json: bool) -> None:
+    """Copy a directory; print a summary unless `as_json`, and what is left out."""
     check_copy_name(source, destination.name)
     if not destination.parent.is_dir():
         raise ChangeRefusedError(f"{destination.parent} is not a directory; create it first")
@@ -32,6 +34,7 @@ def make_copy(source: Path, destination: Path, *, as_json: bool) -> None:
     if not as_json:
         files = format_count(copied.files, "file")
         print_text(f"copied {files} of {source} to {copied.destination}")
+    _report_left_out(source, copied.left_out, problems)
 
 
 def check_upload(source: Path, url: str) -> None:
@@ -44,6 +47,7 @@ def upload_copy(
     source: Path,
     url: str,
     plan: Plan,
+    problems: Problems,
     *,
     as_json: bool,
     master: str | None = None,
@@ -69,6 +73,7 @@ def upload_copy(
             escape_control_characters(f"copied {files} of {source} to {url}, ")
             + f"changed as planned: {len(plan.changes):,}"
         )
+    _report_left_out(source, copied.left_out, problems)
     for path in copied.empty:
         print_note(f"{path} is empty and no object stands for it: it is not in {url}")
     if not mtimes_are_kept and not is_url(str(source)):
@@ -76,6 +81,12 @@ def upload_copy(
             f"objects have no modification times but those of the upload: kafkastore migrate "
             f"{shlex.quote(str(source))} --save-mtimes FILE keeps a list"
         )
+
+
+def _report_left_out(source: Path, left_out: Mapping[str, Exception], problems: Problems) -> None:
+    """Report the partitions that were not copied."""
+    for directory, error in left_out.items():
+        problems.add(f"{directory} is not copied", error, source / directory)
 
 
 def _unfinished(url: str) -> str | None:

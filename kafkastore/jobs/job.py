@@ -20,7 +20,7 @@ from kafkastore.jobs.partition_paths import (
     weight,
 )
 from kafkastore.jobs.runner import Failed, attempt, run_here
-from kafkastore.paths import name_url
+from kafkastore.paths import describe_error, name_url
 from kafkastore.store.log_store import AnyPartition, LogStore
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Job(ABC, Generic[ItemT, ResultT]):
         except Exception as error:
             name_url(error)
             is_ours = isinstance(error, KafkaStoreError | OSError)
-            what = str(error) if is_ours else f"{type(error).__name__}: {error}"
+            what = describe_error(error) if is_ours else f"{type(error).__name__}: {error}"
             yield {**place, "error": what}
 
 

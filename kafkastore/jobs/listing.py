@@ -11,8 +11,9 @@ from kafkastore.errors import CorruptionError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.log.batch_reading import first_timestamp
+from kafkastore.paths import describe_error
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.regular_file import stat_regular
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 
@@ -74,7 +75,7 @@ class ListJob(PartitionJob[PartitionListing]):
         """Yield the rows of a partition, and one for its error."""
         yield from result.rows
         if result.error is not None:
-            yield {"error": str(result.error)}
+            yield {"error": describe_error(result.error)}
 
 
 def list_logs(
@@ -216,8 +217,6 @@ def _leftovers(log: PartitionLog) -> Iterator[_Row]:
 def size_of(path: Path) -> int | None:
     """Return a file's size in bytes; None if it is missing."""
     try:
-        status = path.stat()
+        return stat_regular(path).st_size
     except FileNotFoundError:
         return None
-    check_regular(path, status)
-    return status.st_size

@@ -16,6 +16,7 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.lookup.explanation import Explanation, explain
 from kafkastore.lookup.legacy import LegacyLookup, clock, offset_times
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
+from kafkastore.paths import describe_error
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
 
@@ -108,7 +109,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
         for each in result.times:
             asked = {"asked_timestamp": each.asked_timestamp}
             if each.error is not None:
-                yield {**asked, "error": str(each.error)}
+                yield {**asked, "error": describe_error(each.error)}
             for answer in each.answers:
                 yield {
                     **asked,

@@ -11,12 +11,11 @@ from functools import partial
 from typing import TypeVar
 
 from kafkastore import migration
-from kafkastore.changes.plan import FileChange, InvalidPlanError
+from kafkastore.changes.plan import InvalidPlanError
 from kafkastore.changes.runner import Runner
 from kafkastore.checks.reindex import (
     ReindexedPartition,
     ReindexPlan,
-    UnindexedBytes,
     reindex_partition,
     reindex_plan,
 )
@@ -28,15 +27,15 @@ from kafkastore.jobs.partition_paths import (
 )
 from kafkastore.jobs.runner import Failed, attempt
 from kafkastore.migration import PartitionSurvey, Survey
+from kafkastore.paths import to_path
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.log_store import AnyPartition, AnyPath, open_store, root_of_plan
+from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.versions import NEWEST_VERSION, rules_of
 from kafkastore.writing.log_config import LogConfig
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-#: Called with a partition that cannot be read, and its error; without it, the error is raised.
-Fail = Callable[[PartitionPath, Exception], None]
 
 
 def survey(
@@ -47,12 +46,10 @@ def survey(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     read_logs: bool = True,
     partitions: Collection[AnyPartition] | None = None,
-    failed: Fail | None = None,
 ) -> Survey:
     """Survey a log directory, with the result of `kafkastore.migration.survey`.
 
-    `run` does the work on the partitions, for example `spread` with a session. `failed` is called
-    for each partition that cannot be read, which is skipped; without it the error is raised.
+    `run` does the work on the partitions, for example `spread` with a session.
     """
     places = places_in(path, partitions)
     found = migration.survey(path, index_interval_bytes=index_interval_bytes, partitions=())
@@ -64,11 +61,14 @@ def survey(
         for place in places
     ]
     job = partial(survey_place, read_logs=read_logs, index_interval_bytes=index_interval_bytes)
-    surveyed = []
-    for (place, _), each in _told(run, job, asked, lambda each: each[0], failed):
+    surveyed, unread = [], []
+    for (place, _), each in _read(run, job, asked, lambda each: each[0]):
+        if isinstance(each, UnreadPartition):
+            unread.append(each)
+            continue
         _check_within(place, [each.directory])
         surveyed.append(each)
-    return replace(found, partitions=tuple(surveyed))
+    return replace(found, partitions=tuple(surveyed), unread=tuple(unread))
 
 
 def survey_place(
@@ -97,24 +97,19 @@ def plan_reindex(
     *,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
-    failed: Fail | None = None,
 ) -> ReindexPlan:
-    """Plan as `kafkastore.plan_reindex` does, with the same result.
-
-    `run` and `failed` are as for `survey`.
-    """
+    """Plan as `kafkastore.plan_reindex`, with the same result; `run` as above."""
     rules_of(version)
     interval = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     job = partial(
         reindex_place, version=version, index_interval_bytes=interval, up_to_damage=up_to_damage
     )
-    changes: list[FileChange] = []
-    unindexed: list[UnindexedBytes] = []
-    for place, each in _told(run, job, places_in(path, partitions), lambda place: place, failed):
-        _check_within(place, (os.path.dirname(change.path) for change in each.changes))
-        changes += each.changes
-        unindexed += each.unindexed
-    return reindex_plan(root_of_plan(path), version, changes, unindexed)
+    planned = []
+    for place, each in _read(run, job, places_in(path, partitions), lambda place: place):
+        if not isinstance(each, UnreadPartition):
+            _check_within(place, (os.path.dirname(change.path) for change in each.changes))
+        planned.append(each)
+    return reindex_plan(root_of_plan(path), version, planned)
 
 
 def reindex_place(
@@ -158,22 +153,19 @@ def _check_within(place: PartitionPath, directories: Iterable[str]) -> None:
             )
 
 
-def _told(
+def _read(
     run: Runner,
     job: Callable[[Item], Result],
     items: Sequence[Item],
     place: Callable[[Item], PartitionPath],
-    failed: Fail | None,
-) -> Iterator[tuple[Item, Result]]:
-    """Yield items and results; report unreadable partitions to `failed`."""
-    if failed is None:
-        yield from zip(items, run(job, items, weigh=lambda each: place(each).bytes), strict=True)
-        return
+) -> Iterator[tuple[Item, Result | UnreadPartition]]:
+    """Yield items with their results, or with the error that reading them raised."""
     found = run(partial(attempt, job), items, weigh=lambda each: place(each).bytes)
     for item, each in zip(items, found, strict=True):
         if not isinstance(each, Failed):
             yield item, each
         elif isinstance(each.error, FAILURES):
-            failed(place(item), each.error)
+            where = place(item)
+            yield item, UnreadPartition(where.topic_partition, to_path(where.path), each.error)
         else:
             raise each.error

@@ -27,7 +27,7 @@ from kafkastore.jobs.partition_paths import (
     weight,
 )
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
-from kafkastore.paths import to_path
+from kafkastore.paths import describe_error, to_path
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 
@@ -130,7 +130,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         for finding in result.findings:
             yield counts | finding_row(finding)
         for failure in result.failures:
-            yield counts | {"error": str(failure)}
+            yield counts | {"error": describe_error(failure)}
         if not result.findings and not result.failures:
             yield counts
 

@@ -1,6 +1,7 @@
 """A log directory, one of ``log.dirs``: its partitions and its checkpoint files."""
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from enum import Enum, auto
@@ -110,17 +111,17 @@ class LogDir:
         with os.scandir(self.path) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 path = self.path / entry.name
-                try:
-                    if not entry.is_dir():
-                        continue
-                except OSError as error:  # a link to itself, or no permission
-                    reason = f"can't be followed: {error.strerror}"
-                    skipped.append(SkippedName(path, SkippedKind.UNREADABLE, reason))
+                failure = _failure(entry)
+                if failure is None and not entry.is_dir():
                     continue
                 try:
                     directory = parse_partition_directory(entry.name)
                 except InvalidNameError as error:
-                    skipped.append(SkippedName(path, SkippedKind.NO_PARTITION, str(error)))
+                    if failure is None:
+                        skipped.append(SkippedName(path, SkippedKind.NO_PARTITION, str(error)))
+                    elif failure.errno != errno.ENOENT:
+                        reason = f"can't be followed: {failure.strerror}"
+                        skipped.append(SkippedName(path, SkippedKind.UNREADABLE, reason))
                     continue
                 if directory.suffix:
                     skipped.append(SkippedName(path, *_SUFFIXES[directory.suffix]))
@@ -209,6 +210,16 @@ class LogDir:
         if found is None:
             found = known[name] = _read_checkpoint(self.path / name)
         return found
+
+
+def _failure(entry: os.DirEntry[str]) -> OSError | None:
+    """Return why a symbolic link can't be followed; None for anything else."""
+    if entry.is_symlink():
+        try:
+            os.stat(entry.path)
+        except OSError as error:
+            return error
+    return None
 
 
 class _Listing(NamedTuple):

@@ -109,7 +109,7 @@ class LogView:
         SegmentGoneError
             If repeated listings name a segment that does not exist.
         """
-        # A writer may create and delete a segment repeatedly; a dangling link never goes away.
+        # A writer may create and delete a segment repeatedly.
         gone: Counter[str | PathLike[str]] = Counter()
         while True:
             try:

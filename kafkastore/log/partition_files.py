@@ -20,6 +20,7 @@ from kafkastore.formats.state.file_names import (
     parse_segment_file,
     segment_file_name,
 )
+from kafkastore.segment.regular_file import link_kind
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
@@ -45,7 +46,9 @@ class PartitionFiles:
         try:
             self._names = frozenset(os.listdir(path))
         except OSError as error:
-            raise NotALogDirectoryError(f"{path} can't be listed: {error.strerror}") from error
+            kind = link_kind(path, error)
+            why = f"can't be listed: {error.strerror}" if kind is None else f"is {kind}"
+            raise NotALogDirectoryError(f"{path} {why}") from error
         self.base_offsets = offsets_in_names(self._names, LOG_SUFFIX)
 
     def __contains__(self, name: object) -> bool:

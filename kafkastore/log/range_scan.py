@@ -106,8 +106,8 @@ class RangeScan:
 
         The first ones may lie before the start, as the offset index is sparse. A scan of `few`
         records, or from within a segment, first reads little. `is_wanted` selects segments; see
-        `LogFile.runs` for the other parameters. A segment that is listed repeatedly but missing,
-        such as a dangling link, raises `SegmentGoneError`.
+        `LogFile.runs` for the other parameters. A segment that is listed again but missing raises
+        `SegmentGoneError`.
         """
         for segment, file in self._segments():
             if is_wanted is not None and not is_wanted(segment):

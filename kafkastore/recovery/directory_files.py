@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkastore.errors import CorruptionError, NotAFileError, NotALogDirectoryError
+from kafkastore.errors import CorruptionError, NotALogDirectoryError
 from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -21,7 +21,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.recovery.segment_split import CopiedRange
-from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.regular_file import is_regular, stat_regular
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.versions import BrokerRules
 
@@ -55,10 +55,10 @@ class DirectoryFiles:
             raise NotALogDirectoryError(f"{path} can't be listed: {error.strerror}") from error
         self._on_disk = {}
         for entry in listed:
-            if entry.is_file():
+            if is_regular(entry):
                 self._on_disk[entry.name] = entry.name
             elif parse_segment_file(entry.name) is not None:
-                _refuse(entry)
+                stat_regular(entry.path)
         # Cached, as it is needed for each segment that is recovered.
         offsets = map(_snapshot_offset, self._on_disk)
         self._snapshots = {offset for offset in offsets if offset is not None}
@@ -142,14 +142,6 @@ class DirectoryFiles:
             if base_offset >= first_cleaned:
                 self.delete(name, LeftOver("left of a split that was not finished"))
         return [name for base_offset, name in swaps if base_offset < first_cleaned]
-
-
-def _refuse(entry: os.DirEntry[str]) -> None:
-    """Raise the error that names what kind of file has a segment's name."""
-    try:
-        check_regular(entry.path, entry.stat())
-    except FileNotFoundError as error:
-        raise NotAFileError(entry.path, "a link to nothing") from error
 
 
 def _snapshot_offset(name: str) -> int | None:

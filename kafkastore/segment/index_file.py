@@ -359,7 +359,7 @@ class _IndexFile(Generic[EntryT]):
         try:
             name = self.path.name.replace(self._suffix, LOG_SUFFIX, 1)
             log_size = self.path.with_name(name).stat().st_size
-        except FileNotFoundError:
+        except OSError:
             log_size = INT32_MAX  # the largest possible log
         largest = max(padded_size, largest_used_size(log_size, self._format.ENTRY_SIZE))
         if size > largest:

@@ -32,7 +32,7 @@ from kafkastore.segment.index_trust import (
 )
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile, SegmentBounds
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
-from kafkastore.segment.regular_file import check_regular
+from kafkastore.segment.regular_file import stat_regular
 from kafkastore.segment.salvage import stretches
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
@@ -123,11 +123,9 @@ class LogSegment:
     @cached_property
     def _log_stat(self) -> os.stat_result:
         try:
-            status = self.log_path.stat()
+            return stat_regular(self.log_path)
         except FileNotFoundError as error:
             raise SegmentGoneError(self.log_path) from error
-        check_regular(self.log_path, status)
-        return status
 
     @property
     def size(self) -> int:

@@ -19,6 +19,9 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 #: Errors of the kernel when a socket, or a device without a driver, is opened.
 _NOT_OPENED = frozenset({errno.ENXIO, errno.ENODEV, errno.EOPNOTSUPP})
 
+#: What a symbolic link is if opening it fails with this error of the kernel.
+_LINKS = {errno.ENOENT: "a link to nothing", errno.ELOOP: "a link that leads back to itself"}
+
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a FIFO"),
@@ -39,6 +42,7 @@ def open_regular(path: str | PathLike[str]) -> int:
     except OSError as error:
         if error.errno in _NOT_OPENED:
             check_regular(path, os.stat(path))
+        check_link(path, error)
         raise
     try:
         check_regular(path, os.fstat(descriptor))
@@ -58,8 +62,44 @@ def _opened(path: str | PathLike[str]) -> int:
     return os.open(path, _FLAGS)
 
 
+def stat_regular(path: str | PathLike[str]) -> os.stat_result:
+    """Return the status of a regular file, or of one behind a symbolic link.
+
+    Raises `NotAFileError` for anything else, and OSError.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        check_link(path, error)
+        raise
+    check_regular(path, status)
+    return status
+
+
+def is_regular(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a regular file, or a symbolic link to one."""
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads back to itself, or through a closed directory
+        return False
+
+
 def check_regular(path: str | PathLike[str], status: os.stat_result) -> None:
     """Raise `NotAFileError` unless `status` is a regular file's."""
     if not stat.S_ISREG(status.st_mode):
         kinds = (name for is_kind, name in _KINDS if is_kind(status.st_mode))
         raise NotAFileError(path, next(kinds, "something else"))
+
+
+def check_link(path: str | PathLike[str], error: OSError) -> None:
+    """Raise `NotAFileError` if `error` is of a link that leads to nothing."""
+    kind = link_kind(path, error)
+    if kind is not None:
+        raise NotAFileError(path, kind) from error
+
+
+def link_kind(path: str | PathLike[str], error: OSError) -> str | None:
+    """Return what a symbolic link is that can't be followed; None for anything else."""
+    kind = _LINKS.get(error.errno or 0)
+    # What a broker has deleted meanwhile is no link.
+    return kind if kind is not None and os.path.islink(path) else None

@@ -59,7 +59,7 @@ def most_bytes(path: str | PathLike[str]) -> int:
         log = os.path.join(folder, name.replace(TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX, 1))
         try:
             log_size = to_path(log).stat().st_size
-        except FileNotFoundError:
+        except OSError:
             log_size = INT32_MAX  # the largest possible log
         # A crash may truncate a log and leave its index.
         return max(log_size // _MARKER_BYTES * _ABORTED_BYTES, 10 * _MIB)
@@ -87,15 +87,10 @@ def has_bytes(path: str | PathLike[str], data: bytes, kind: type[CorruptionError
 
 
 def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes | None:
-    """Read a whole file; None if it is missing. See `read_whole`.
-
-    A link to nothing raises `NotAFileError`: a broker would not take it for a missing file.
-    """
+    """Read a whole file; None if it is missing. See `read_whole`."""
     try:
         return read_whole(path, kind)
-    except FileNotFoundError as error:
-        if os.path.islink(path):
-            raise NotAFileError(path, "a link to nothing") from error
+    except FileNotFoundError:
         return None
 
 

@@ -1,6 +1,9 @@
 import errno
 import os
+import shutil
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from changes.faults import (
@@ -12,11 +15,13 @@ from changes.faults import (
     count_calls,
 )
 from changes.small_store import MTIME_NS, contents, write
+from models.no_regular_file import KINDS
 from models.refused import change_refused, os_error
+from models.unprivileged import as_nobody, give_to_nobody
 
 from kafkastore.changes import copy_store as copy_store_module
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
-from kafkastore.errors import ChangeRefusedError
+from kafkastore.errors import ChangeRefusedError, NotAFileError
 from kafkastore.fs import FileSystem, LockFile
 
 
@@ -269,3 +274,50 @@ def test_a_copied_file_has_permission_bits_only(root, destination):
     copy_store(root, destination)
     copied = destination / "orders-0" / "00000000000000000000.log"
     assert copied.stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a directory"])
+def test_a_partition_with_a_file_that_is_none_is_left_out_whole_and_named(root, destination, kind):
+    path = root / "orders-0" / "00000000000000000000.log"
+    path.unlink()
+    KINDS[kind](path)
+    copied = copy_store(root, destination)
+    assert [*copied.left_out] == ["orders-0"]
+    assert (copied.left_out["orders-0"].path, copied.left_out["orders-0"].kind) == (path, kind)
+    assert contents(destination) == {
+        path: each for path, each in wanted(root).items() if not path.startswith("orders-0")
+    }
+
+
+@pytest.mark.parametrize("name", ["", "00000000000000000000.log", "leader-epoch-checkpoint"])
+def test_a_partition_that_may_not_be_read_is_left_out_and_the_others_copied(root, name):
+    with TemporaryDirectory() as place:  # where every user may look, unlike those of pytest
+        logs = Path(place, "logs")
+        shutil.copytree(root, logs)
+        (logs / "orders-0" / "leader-epoch-checkpoint").touch()
+        give_to_nobody(Path(place))
+        locked = logs / "orders-0" / name
+        locked.chmod(0)
+        copied = as_nobody(lambda: copy_store(logs, Path(place, "copy")))
+        assert [*copied.left_out] == ["orders-0"]
+        assert copied.left_out["orders-0"].filename == str(locked).rstrip("/")
+        assert not Path(place, "copy", "orders-0").exists()
+        assert any(Path(place, "copy").glob("*/*.log"))
+        locked.chmod(0o700)
+
+
+def test_nothing_is_copied_if_no_partition_or_not_a_file_beside_them_can_be_read(
+    root, destination
+):
+    (root / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+    (root / "recovery-point-offset-checkpoint").symlink_to("nowhere")
+    with pytest.raises(NotAFileError):
+        copy_store(root, destination)
+    (root / "recovery-point-offset-checkpoint").unlink()
+    for partition in root.glob("orders-*"):
+        log = next(partition.glob("*.log"))
+        log.unlink()
+        log.symlink_to("nowhere")
+    with pytest.raises(NotAFileError):
+        copy_store(root, destination)
+    assert not any(destination.parent.iterdir())

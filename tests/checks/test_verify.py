@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from models.log_directory import Log, Segment
+from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
 from models.refused import refused
 
@@ -405,3 +406,17 @@ def test_a_link_to_nothing_is_no_missing_checkpoint(golden, writable_copy, name)
     (finding,) = (each for each in verify(logs) if each.path == logs / name)
     assert finding.kind is FindingKind.CORRUPT_CHECKPOINT
     assert kafkastore.open(logs).log_dirs[0].checkpoint(name).error is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_marker_that_is_no_file_is_told_with_what_a_broker_takes_it_for(
+    golden, writable_copy, kind
+):
+    logs = writable_copy(golden("4.1.1", "delete-records", "answers").logs)
+    marker = logs / ".kafka_cleanshutdown"
+    marker.unlink(missing_ok=True)
+    assert not [each for each in verify(logs) if each.path == marker]
+    KINDS[kind](marker)
+    kinds = [each.kind for each in verify(logs) if each.path == marker]
+    assert kinds.count(FindingKind.NOT_A_FILE) == 1
+    assert kafkastore.open(logs).log_dirs[0].is_clean == ("link" not in kind)

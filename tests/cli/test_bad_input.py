@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cli.running import Ran, Run, assert_one_sentence
+from models.unprivileged import give_to_nobody
 
 from kafkastore.cli.output.failures import format_error
 from kafkastore.errors import CorruptIndexError, NoUndoPlaceError
@@ -215,10 +216,6 @@ def test_permission_errors_name_the_file_and_what_to_do(
     monkeypatch.setattr(os, "open", refuse)
     name, options = command
     ran = run(name, sample_root / "up-0", *options)
-    if name == "migrate":  # it goes on with what can be read
-        assert ran.code == 1
-        assert "00000000000000000000.log" in ran.err
-        return
     assert_one_sentence(ran, "00000000000000000000.log", "no permission", "as root")
 
 
@@ -247,6 +244,36 @@ def test_a_user_without_rights_gets_a_sentence(
         assert "up-compressed" in ran.out  # goes on with the partitions that can be read
     assert quick.code == 0
     assert_one_sentence(refused, str(locked), "permission")
+
+
+@pytest.mark.parametrize("name", ["", "00000000000000000024.log", "00000000000000000024.timeindex"])
+def test_commands_that_alter_leave_what_a_user_may_not_read_and_do_the_others(
+    run_as_nobody: RunAsNobody, open_place: Path, sample_root: Path, name: str
+) -> None:
+    root = open_place / "logs"
+    shutil.copytree(sample_root, root)
+    locked = root / "up-1" / name
+    if name.endswith(".timeindex"):
+        locked.write_bytes(b"")
+    give_to_nobody(open_place)
+    locked.chmod(0)
+    whole = {path: path.read_bytes() for path in root.rglob("up-1/*.log") if path != locked}
+    for command in ("migrate", "reindex"):
+        only_this, planned, done = run_as_nobody(
+            [command, root, "--topic", "up", "--partition", "1", "--dry-run"],
+            [command, root, "--dry-run"],
+            [command, root, "--in-place", "--yes"],
+        )
+        assert (only_this.code, planned.code, done.code) == (2, 1, 1)
+        for ran in (only_this, planned, done):
+            assert ran.err.count("kafkastore: up-1: ") == 1, ran
+            assert str(locked) in ran.err
+            assert "run as the user that the files belong to" in ran.err
+            assert "Errno" not in ran.out + ran.err
+    locked.chmod(0o755)
+    assert [*root.glob("up-0/*.timeindex")]
+    assert {path: path.read_bytes() for path in whole} == whole
+    assert len([*root.glob("up-1/*.timeindex")]) == name.endswith(".timeindex")
 
 
 def test_reading_needs_no_write_permission_and_alters_nothing(

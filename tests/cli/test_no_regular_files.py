@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.running import Ran
+from cli.running import Ran, Run
 from models.log_directory import Log, Segment
 from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
@@ -109,9 +110,10 @@ def test_what_is_no_regular_file_is_told_or_not_needed_by_every_command(
             assert each.code in (0, 1, 2), f"{where}: {each.err}"
             said = each.out + each.err
             same = said.replace(str(root), str(healthy)) == usual.out + usual.err
-            # Of the marker a broker, too, asks only whether there is one; who holds a lock that is
-            # no file, nobody can tell.
-            is_told = special in said or special in (".kafka_cleanshutdown", ".lock")
+            # Of the marker a broker, too, asks only whether there is one: `verify` tells it. Who
+            # holds a lock that is no file, nobody can tell.
+            unasked = (".kafka_cleanshutdown", ".lock") if name != "verify" else (".lock",)
+            is_told = special in said or special in unasked
             assert is_told or same, f"{where}: {said}"
 
 
@@ -152,3 +154,85 @@ def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path: Path) -> None:
     log.symlink_to(tmp_path / "moved.log")
     for name, ran in zip(COMMANDS, run_all(command_lines(root)), strict=True):
         assert "regular file" not in ran.out + ran.err, name
+
+
+#: What may be a link to nothing -> whose bytes then are of the partition.
+LINKS = (f"{0:020}.log", f"{0:020}.timeindex", "")
+ALTERING = {
+    "migrate": [],
+    "reindex": [],
+    "convert": ["--leader-epoch", "7"],
+}
+#: Other epochs leave all batches where they were: no index is needed.
+NEEDED = [(command, name) for command in ALTERING for name in LINKS
+          if (command, name) != ("convert", f"{0:020}.timeindex")]
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["a link to nothing", "a link that leads back to itself"])
+@pytest.mark.parametrize(("command", "name"), NEEDED)
+def test_commands_that_alter_leave_a_partition_with_such_a_link_and_do_the_others(
+    tmp_path: Path, run: Run, command: str, name: str, kind: str
+) -> None:
+    root = write(tmp_path / "logs", None, os.mkfifo)
+    for partition in ("t-0", "u-0"):
+        (root / partition / f"{0:020}.timeindex").unlink()
+    path = root / "t-0" / name if name else root / "t-0"
+    if not name:
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    KINDS[kind](path)
+    healthy, bad = contents(root / "u-0"), contents(root / "t-0") if name else {}
+    line = [command, root, *ALTERING[command]]
+    copy = tmp_path / "copy"
+    for options in (["--dry-run"], ["--copy-to", copy], ["--in-place", "--yes"]):
+        ran = run(*line, *options)
+        assert ran.code == 1, ran
+        assert ran.err.count("kafkastore: t-0") == 1, ran
+        assert f"{path} is {kind}" in ran.err
+        assert "Errno" not in ran.out + ran.err
+        if "--dry-run" in options:
+            assert f"u-0/{0:020}" in ran.out
+            assert contents(root / "u-0") == healthy
+    assert contents(root / "u-0") != healthy
+    assert contents(root / "u-0").keys() == {
+        root / path.relative_to(copy) for path in contents(copy / "u-0")
+    }
+    assert not (copy / "t-0").exists()
+    assert not name or contents(root / "t-0") == bad
+    assert path.is_symlink()
+    only_this = run(*line, "--topic", "t", "--dry-run")
+    assert only_this.code == 2
+    assert f"{path} is {kind}" in only_this.err
+
+
+def test_a_time_that_is_asked_for_before_a_migration_names_no_temporary_file(
+    tmp_path: Path, run: Run
+) -> None:
+    root = write(tmp_path / "logs", None, os.mkfifo)
+    (root / "t-0" / f"{0:020}.timeindex").unlink()
+    path = root / "t-0" / f"{20:020}.log"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    (root / "t-0" / f"{0:020}.txnindex").symlink_to("/nowhere")
+    ran = run("migrate", root, "--dry-run", "--json")
+    for row in ran.lines:
+        if row["kind"] == "unanswered":
+            assert str(root / "t-0") in row["problem"]
+    assert "kafkastore-" not in ran.out + ran.err
+
+
+def test_a_partition_that_is_a_link_to_nothing_is_told_by_every_command(
+    tmp_path: Path, run: Run
+) -> None:
+    root = write(tmp_path / "logs", None, os.mkfifo)
+    shutil.rmtree(root / "t-0")
+    (root / "t-0").symlink_to("/nowhere")
+    for name, options in COMMANDS.items():
+        if name == "ls quickly":
+            continue
+        ran = run(name.split()[0], root, *options)
+        assert ran.code == 1, f"{name}: {ran}"
+        assert f"{root / 't-0'} is a link to nothing" in ran.err, f"{name}: {ran}"

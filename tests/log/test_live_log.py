@@ -14,7 +14,7 @@ from models.record_format import GZIP, Batch, Row
 
 import kafkastore
 from kafkastore import CorruptionError
-from kafkastore.errors import SegmentGoneError
+from kafkastore.errors import NotAFileError
 from kafkastore.log import range_scan
 from kafkastore.segment import log_file
 
@@ -208,8 +208,8 @@ def test_a_link_to_nothing_is_one_clear_error(root, read):
     path.symlink_to("nowhere")
     found, error = until_error(read(open_log(root)))
     assert found == VALUES
-    assert isinstance(error, SegmentGoneError)
-    assert str(error).startswith(f"{path} is gone")
+    assert isinstance(error, NotAFileError)
+    assert (error.path, error.kind) == (path, "a link to nothing")
 
 
 def test_a_rolled_segment_is_seen_by_the_next_opening(root):

@@ -198,14 +198,18 @@ def test_directories_that_are_no_partitions_are_skipped_and_told(logs, name, kin
         assert skipped[path].reason
 
 
-def test_links_are_followed_and_dangling_ones_are_no_directories(logs, tmp_path):
+def test_links_are_followed_and_dangling_ones_are_told_when_they_are_read(logs, tmp_path):
     shutil.move(logs / "t-0", tmp_path / "elsewhere")
     (logs / "t-0").symlink_to(tmp_path / "elsewhere")
     (logs / "t-1").symlink_to(tmp_path / "nowhere")
     (logs / "t-2").symlink_to("t-2")
+    (logs / "notes").symlink_to(tmp_path / "nowhere")
     store = kafkastore.open(logs)
-    assert list(store.partitions) == [("t", 0)]
-    assert offsets(store) == list(range(20))
+    assert list(store.partitions) == [("t", 0), ("t", 1), ("t", 2)]
+    assert [record.offset for record in store["t-0"].records()] == list(range(20))
+    for name in ("t-1", "t-2"):
+        with pytest.raises(NotALogDirectoryError):
+            list(store[name].records())
 
 
 def file(path):

@@ -21,4 +21,6 @@ KINDS = {
     "a socket": make_socket,
     "a device": lambda path: path.symlink_to("/dev/zero"),
     "a directory": Path.mkdir,
+    "a link to nothing": lambda path: path.symlink_to("/nowhere"),
+    "a link that leads back to itself": lambda path: path.symlink_to(path.name),
 }

@@ -111,7 +111,8 @@ def command(
         on_corrupt=call.problems.on_corrupt,
     )
     if save_mtimes is not None:
-        write_mtimes(save_mtimes, _logs(selection))
+        for each in write_mtimes(save_mtimes, _logs(selection)):
+            call.problems.add(each.topic_partition, each.error)
     is_streamed = output is None and (call.as_json or not summary)
     items = call.items(job)
     with call.executor("comparing", is_streamed=is_streamed) as runner:

@@ -16,6 +16,7 @@ from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.records.compression import Codec
@@ -61,9 +62,11 @@ def command(
         index_interval_bytes=index_interval_bytes,
     )
     plans: list[ConvertPlan] = []
-    for planned in plan_directories(call, options, make):
+    problems = Problems()
+    for planned in plan_directories(call, options, make, problems):
         plans.append(planned)
         print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+        problems.add_unread(planned.unread)
     unconverted = [each for planned in plans for each in planned.unconverted]
     if call.as_json:
         for each in unconverted:
@@ -72,5 +75,5 @@ def command(
         lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
         for line in group_lines(lines, verbose=call.verbose):
             print_text(line)
-    apply_plans(call, options, plans)
-    return FOUND_PROBLEMS if unconverted else 0
+    apply_plans(call, options, plans, problems)
+    return problems.exit_code or (FOUND_PROBLEMS if unconverted else 0)

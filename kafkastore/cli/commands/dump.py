@@ -88,7 +88,7 @@ def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
     if path.name == file_names.BOOTSTRAP_CHECKPOINT:
         return dump_log
     file = file_names.parse_segment_file(path.name)
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         raise NotDecodedError(f"{path} does not exist; check the path")
     if file is None:
         raise NotDecodedError(

@@ -32,6 +32,7 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.output_file import check_output
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count, print_table
@@ -105,11 +106,14 @@ def command(
         return _resume(call, options.undo_dir)
     options.check(call.paths)
     chosen = call.selection  # raises before anything is read or copied
+    problems = Problems()
     if save_mtimes is not None:
         check_output(save_mtimes, chosen.store)
-        write_mtimes(save_mtimes, chosen.logs())
+        problems.add_unread(write_mtimes(save_mtimes, chosen.logs()))
     mtimes = load_mtimes(mtimes_file, chosen)
-    work = options.directories(call.paths, as_json=call.as_json)
+    for path in call.paths:
+        problems.expect(len(_chosen_in(path, chosen.topic_partitions)))
+    work = options.directories(call.paths, problems, as_json=call.as_json)
     how = _MigrationSettings(mode, entry_offset, index_interval_bytes, mtimes, samples, call.master)
     with nullcontext() if call.master is None else open_session(call.master):
         found = [_plan_directory(path, chosen.topic_partitions, how) for path in work]
@@ -118,12 +122,14 @@ def command(
         found = [each._replace(plan=options.rooted(each.plan)) for each in found]
         for each in found:
             _show(each, mode, as_json=call.as_json, verbose=call.verbose)
+            problems.add_unread(each.survey.unread)
         plans = [each.plan for each in found]
-        apply_plans(call, options, plans, mtimes_are_kept=save_mtimes is not None)
+        apply_plans(call, options, plans, problems, mtimes_are_kept=save_mtimes is not None)
     left = [segment for each in found for segment in left_segments(each.survey, mode)]
     if not options.is_plan_only and not call.as_json:
         _print_left_segments(left)
-    return FOUND_PROBLEMS if any(each.reason is LeftReason.UNREAD for each in left) else 0
+    is_left = any(each.reason is LeftReason.UNREAD for each in left)
+    return problems.exit_code or (FOUND_PROBLEMS if is_left else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,7 @@ def _plan_directory(
     path: Path, chosen: Collection[TopicPartition], how: _MigrationSettings
 ) -> _Found:
     """Survey a directory, make the plan, and compute sample answers."""
-    here = [each for each in select([path]).topic_partitions if each in chosen]
+    here = _chosen_in(path, chosen)
     surveyed = _survey(path, here, how)
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
     if not how.samples or not planned.changes:
@@ -163,6 +169,11 @@ def _plan_directory(
     with progress("asking for sample times", None) as advance:
         found = answers(surveyed, planned, how.samples, progress=to_progress_callback(advance))
     return _Found(surveyed, planned, found)
+
+
+def _chosen_in(path: Path, chosen: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Return the selected partitions of a directory."""
+    return [each for each in select([path]).topic_partitions if each in chosen]
 
 
 def _survey(path: Path, here: Collection[TopicPartition], how: _MigrationSettings) -> Survey:

@@ -20,6 +20,7 @@ from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
@@ -51,19 +52,22 @@ def command(
         index_interval_bytes=index_interval_bytes,
         up_to_damage=up_to_damage,
     )
+    problems = Problems()
     on_spark: Callable[..., ReindexPlan] | None = None
     if call.master is not None:
         from kafkastore.jobs import planning
 
         on_spark = partial(planning.plan_reindex, **make.keywords)
     with nullcontext() if call.master is None else open_session(call.master):
-        plans = [*plan_directories(call, options, make, on_spark=on_spark)]
+        plans = [*plan_directories(call, options, make, problems, on_spark=on_spark)]
         for planned in plans:
             print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+            problems.add_unread(planned.unread)
         unindexed = [each for planned in plans for each in planned.unindexed]
         _show(unindexed, as_json=call.as_json, verbose=call.verbose)
-        apply_plans(call, options, plans)
-    return FOUND_PROBLEMS if any(not each.is_indexed for each in unindexed) else 0
+        apply_plans(call, options, plans, problems)
+    is_left = any(not each.is_indexed for each in unindexed)
+    return problems.exit_code or (FOUND_PROBLEMS if is_left else 0)
 
 
 def _show(unindexed: Sequence[UnindexedBytes], *, as_json: bool, verbose: bool) -> None:

@@ -18,12 +18,14 @@ from kafkastore.cli.options.change_options import (
 )
 from kafkastore.cli.options.kafka_version import kafka_version_option
 from kafkastore.cli.output.control_characters import print_text
-from kafkastore.cli.output.failures import FOUND_PROBLEMS, UNREADABLE, format_error, print_problem
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, format_error, print_problem
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.errors import NotALogDirectoryError
 
 
 class _RepairOutcome(NamedTuple):
@@ -31,6 +33,7 @@ class _RepairOutcome(NamedTuple):
 
     on_corrupt: OnCorruptLog
     plans: list[RepairPlan]
+    problems: Problems
 
     @property
     def damages(self) -> list[RemovedBytes]:
@@ -55,9 +58,10 @@ class _RepairOutcome(NamedTuple):
     @property
     def exit_code(self) -> int:
         """The exit code: not 0 if some problems are not repaired."""
-        if any(isinstance(each.error, OSError) for each in self.left_alone):
-            return UNREADABLE
-        return FOUND_PROBLEMS if self.left_alone else 0
+        for each in self.left_alone:
+            if each.is_partition and isinstance(each.error, OSError | NotALogDirectoryError):
+                self.problems.count_unread(each.path)
+        return self.problems.exit_code or (FOUND_PROBLEMS if self.left_alone else 0)
 
 
 @store_command("verbose")
@@ -86,6 +90,10 @@ def command(
     """
     options.check(call.paths)
 
+    problems = Problems()
+    for path in call.paths:
+        problems.expect(len(call.select(path).topic_partitions))
+
     def planned(directories: Sequence[Path], on_corrupt: OnCorruptLog) -> _RepairOutcome:
         make = partial(
             plan_repair,
@@ -94,7 +102,7 @@ def command(
             index_interval_bytes=index_interval_bytes,
         )
         plans = (plan_directory(call, path, make, by_segment=False) for path in directories)
-        return _RepairOutcome(on_corrupt, [*map(options.rooted, plans)])
+        return _RepairOutcome(on_corrupt, [*map(options.rooted, plans)], problems)
 
     if on_corrupt is None:
         outcome = planned(call.paths, "skip")
@@ -102,7 +110,7 @@ def command(
             choices = [outcome, planned(call.paths, "truncate")]
             _show_choice(choices, as_json=call.as_json, verbose=call.verbose)
             return max(FOUND_PROBLEMS, outcome.exit_code)
-    work = options.directories(call.paths, as_json=call.as_json)
+    work = options.directories(call.paths, problems, as_json=call.as_json)
     if on_corrupt is not None or work is not call.paths:
         outcome = planned(work, on_corrupt or "skip")
     if call.as_json:
@@ -113,7 +121,7 @@ def command(
     for plan in outcome.plans:
         print_plan(plan, as_json=call.as_json, verbose=call.verbose)
     _print_left_alone(outcome, as_json=call.as_json)
-    apply_plans(call, options, outcome.plans)
+    apply_plans(call, options, outcome.plans, problems)
     return outcome.exit_code
 
 

@@ -110,7 +110,7 @@ def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -
     for failure in failures:
         print_problem(failure)
     if failures:
-        return UNREADABLE
+        return FOUND_PROBLEMS if summary.partitions else UNREADABLE
     failed_on = any(each.is_at_least(Severity(fail_on)) for each in summary.findings)
     return FOUND_PROBLEMS if failed_on else 0
 

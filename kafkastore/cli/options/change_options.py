@@ -15,6 +15,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.cli.copies import check_upload, make_copy
 from kafkastore.cli.options.confirm import check_can_confirm
 from kafkastore.cli.options.selection import ANY_PATH, DESTINATION
+from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
@@ -71,15 +72,18 @@ class ChangeOptions:
             for path in paths:
                 refuse_remote(path)
 
-    def directories(self, paths: Sequence[Path], *, as_json: bool) -> Sequence[Path]:
+    def directories(
+        self, paths: Sequence[Path], problems: Problems, *, as_json: bool
+    ) -> Sequence[Path]:
         """Return the directories to plan for: those given, or a copy, which is made here.
 
-        A copy in an object store is made later, from the plan; only its URL is checked here.
+        Partitions that can't be copied are reported to `problems`. A copy in an object store is
+        made later, from the plan; only its URL is checked here.
         """
         if isinstance(self.copy_to, str):
             check_upload(paths[0], self.copy_to)
         elif self.copy_to is not None and not self.dry_run:
-            make_copy(paths[0], self.copy_to, as_json=as_json)
+            make_copy(paths[0], self.copy_to, problems, as_json=as_json)
             return (self.copy_to,)
         return paths
 

@@ -10,9 +10,11 @@ import click
 from kafkastore.cli.options.selection import ANY_PATH, Selection
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.output_file import open_output
+from kafkastore.errors import KafkaStoreError
 from kafkastore.legacy import mtimes_of, pack_mtimes, read_mtimes
 from kafkastore.legacy.mtimes import names_a_segment
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.unread_partition import UnreadPartition
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -42,10 +44,18 @@ def save_mtimes_option(function: FunctionT) -> FunctionT:
     )(function)
 
 
-def write_mtimes(path: Path, logs: Iterable[PartitionLog]) -> None:
-    """Write partitions' modification times to a file that appears when complete."""
+def write_mtimes(path: Path, logs: Iterable[PartitionLog]) -> list[UnreadPartition]:
+    """Write partitions' modification times; return the unread partitions."""
+    found: dict[str, int] = {}
+    unread = []
+    for log in logs:
+        try:
+            found |= mtimes_of([log])
+        except (KafkaStoreError, OSError) as error:
+            unread.append(UnreadPartition.of(log, error))
     with open_output(path) as stream:
-        stream.write(pack_mtimes(mtimes_of(logs)))
+        stream.write(pack_mtimes(found))
+    return unread
 
 
 def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | None:

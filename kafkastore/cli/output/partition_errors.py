@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
@@ -18,6 +19,7 @@ from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.unread_partition import UnreadPartition
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 ItemT = TypeVar("ItemT")
@@ -34,18 +36,23 @@ on_corrupt_option = click.option(
 
 
 class Problems:
-    """The problems of one command on a number of `partitions`.
+    """The problems of one command on a number of partitions.
 
-    `on_corrupt` is as chosen by `on_corrupt_option`; "raise" for commands without that option.
+    `expect` adds to that number if it is not known from the start. `on_corrupt` is as chosen by
+    `on_corrupt_option`; "raise" for commands without that option.
     """
 
-    def __init__(self, partitions: int, on_corrupt: OnCorrupt | None = None) -> None:
+    def __init__(self, partitions: int = 0, on_corrupt: OnCorrupt | None = None) -> None:
         self.on_corrupt: OnCorrupt = on_corrupt or "raise"
         self.count = 0
         self._has_choice = on_corrupt is not None
         self._partitions = partitions
         self._unreadable: set[str] = set()
         self._said: set[tuple[str, str]] = set()
+
+    def expect(self, partitions: int) -> None:
+        """Count further partitions of the command."""
+        self._partitions += partitions
 
     @property
     def exit_code(self) -> int:
@@ -96,12 +103,19 @@ class Problems:
             yield item
             del item  # do not keep it in memory while the next one is read
 
-    def add(self, partition: object, error: Exception) -> None:
-        """Report an unreadable partition; raise an error of any other kind."""
+    def add_unread(self, unread: Iterable[UnreadPartition]) -> None:
+        """Report the partitions for which nothing is planned."""
+        for each in unread:
+            self.add(each.topic_partition, each.error, each.path)
+
+    def add(self, partition: object, error: Exception, path: Path | None = None) -> None:
+        """Report an unreadable partition; raise an error of any other kind.
+
+        `path` tells it from the same partition in another of the command's directories.
+        """
         if not isinstance(error, KafkaStoreError | OSError):
             raise error
-        self.count += 1
-        self._unreadable.add(str(partition))
+        self.count_unread(path or partition)
         way_out = ""
         if isinstance(error, CorruptionError) and self._has_choice and self.on_corrupt == "raise":
             way_out = "; --on-corrupt skip reads on after it"
@@ -110,6 +124,11 @@ class Problems:
         if said not in self._said:
             self._said.add(said)
             print_problem(f"{partition}: {format_error(error)}{way_out}")
+
+    def count_unread(self, partition: object) -> None:
+        """Count an unreadable partition that the command reports itself."""
+        self.count += 1
+        self._unreadable.add(str(partition))
 
     def add_skipped(self, partition: object, skipped: Iterable[SkippedBytes]) -> None:
         """Report the bytes that were skipped in a partition."""

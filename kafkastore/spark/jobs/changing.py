@@ -25,17 +25,21 @@ from kafkastore.changes.undo import resume as resume_plan
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.job import Row
 from kafkastore.jobs.partition_paths import PartitionPath, columns_of, table_schema
-from kafkastore.jobs.planning import Fail, directory_of, places_in, plan_reindex, survey
-from kafkastore.paths import refuse_remote
+from kafkastore.jobs.planning import directory_of, places_in, plan_reindex, survey
+from kafkastore.paths import describe_error, refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.runner import frame_of, spread
 from kafkastore.store.log_store import AnyPartition, AnyPath, Paths, listed
+from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkastore.migration.plan import EntryOffset, Mode
+
+#: A plan, and the partitions for which nothing is planned.
+_Planned = tuple[Plan, Sequence[UnreadPartition]]
 
 
 def migrate(
@@ -88,7 +92,7 @@ def migrate(
     """
     run = partial(spread, spark, progress=progress)
 
-    def planned(root: Path, failed: Fail) -> Plan:
+    def planned(root: Path) -> _Planned:
         found = survey(
             run,
             root,
@@ -96,10 +100,8 @@ def migrate(
             index_interval_bytes=index_interval_bytes,
             read_logs=mode in migration.READING_MODES,
             partitions=partitions,
-            failed=failed,
         )
-        plan: Plan = migration.plan(found, mode, entry_offset=entry_offset)
-        return plan
+        return migration.plan(found, mode, entry_offset=entry_offset), found.unread
 
     return _frame(spark, _change(run, path, partitions, planned, undo_dir, resume=resume))
 
@@ -145,16 +147,16 @@ def reindex(
     """
     run = partial(spread, spark, progress=progress)
 
-    def planned(root: Path, failed: Fail) -> Plan:
-        return plan_reindex(
+    def planned(root: Path) -> _Planned:
+        plan = plan_reindex(
             run,
             root,
             version,
             index_interval_bytes,
             up_to_damage=up_to_damage,
             partitions=partitions,
-            failed=failed,
         )
+        return plan, plan.unread
 
     return _frame(spark, _change(run, path, partitions, planned, undo_dir, resume=resume))
 
@@ -163,7 +165,7 @@ def _change(
     run: Runner,
     paths: Paths,
     partitions: Collection[AnyPartition] | None,
-    planned: Callable[[Path, Fail], Plan],
+    planned: Callable[[Path], _Planned],
     undo_dir: AnyPath | None,
     *,
     resume: bool,
@@ -189,7 +191,7 @@ def _change_one(
     run: Runner,
     root: Path,
     places: Sequence[PartitionPath],
-    planned: Callable[[Path, Fail], Plan],
+    planned: Callable[[Path], _Planned],
     undo_dir: AnyPath | None,
     *,
     resume: bool,
@@ -204,9 +206,6 @@ def _change_one(
             {_below(root, journal, each.directory): each.error for each in journal.failures}
         )
 
-    def unread(place: PartitionPath, error: Exception) -> None:
-        errors[directory_of(place)] = error
-
     for journal in find_journals(root, undo_dir) if resume else ():
         match journal.phase:
             case "applying":
@@ -218,7 +217,10 @@ def _change_one(
                 )
     unfinished = [journal for journal in journals if not journal.is_finished]
     if not unfinished:
-        take(apply(planned(root, unread), undo_dir, runner=run))
+        plan, unread = planned(root)
+        directories = {place.path: directory_of(place) for place in places}
+        errors.update({directories[str(each.path)]: each.error for each in unread})
+        take(apply(plan, undo_dir, runner=run))
     for place in places if unfinished else ():
         errors.setdefault(
             directory_of(place),
@@ -278,7 +280,7 @@ def _rows(
             "files": files,
             "bytes": size,
             "undo_area": area,
-            "error": None if error is None else str(error),
+            "error": None if error is None else describe_error(error),
         }
 
 

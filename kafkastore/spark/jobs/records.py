@@ -14,7 +14,7 @@ from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory
 from kafkastore.jobs.partition_paths import Copies, columns_of, list_copies, table_schema, weight
 from kafkastore.jobs.runner import Failed, attempt
-from kafkastore.paths import is_url, to_path
+from kafkastore.paths import describe_error, is_url, to_path
 from kafkastore.spark import register
 from kafkastore.spark.runner import frame_of, spread
 from kafkastore.spark.watch import watch
@@ -197,7 +197,7 @@ def _written_row(
     """Return the row of one partition."""
     row = dict(columns_of(copies))
     if isinstance(found, Failed):
-        return row | {"rows": 0, "error": str(found.error)}
+        return row | {"rows": 0, "error": describe_error(found.error)}
     rows = written.get(found.place.topic_partition, 0)
     error = found.error
     if rows != found.records:

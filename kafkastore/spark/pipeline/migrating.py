@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
@@ -15,14 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kafkastore import migration
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
-from kafkastore.changes.copy_store import check_places, copy_store, is_complete_copy
+from kafkastore.changes.copy_store import check_places, copy_store, files_of, is_complete_copy
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume
 from kafkastore.jobs import planning
-from kafkastore.jobs.partition_paths import PartitionPath
-from kafkastore.paths import to_path
+from kafkastore.paths import describe_error, to_path
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.runner import spread
@@ -62,6 +62,11 @@ def copy_stores(run: Run) -> None:
 
         size = step.result(copy, int)
         step.summary = f"{size:,} bytes"
+    for store in stores:
+        left_out: dict[str, Exception] = {}
+        deque(files_of(to_path(store.path), left_out=left_out), maxlen=0)
+        for directory, error in left_out.items():
+            run.fail(store, directory, describe_error(error), "copied")
     run.copied()
 
 
@@ -186,17 +191,12 @@ def _plan_of(
     run: Run, store: StoreResult, work: Runner
 ) -> tuple[Plan, list[str], list[tuple[str, str]]]:
     """Plan one store; return the plan, warnings, and failed partitions with reasons."""
-    failures: list[tuple[str, str]] = []
-
-    def failed(place: PartitionPath, error: Exception) -> None:
-        failures.append((str(place.topic_partition), str(error)))
-
     found = planning.survey(
         work,
         run.location(store),
         read_logs=run.result.mode in migration.READING_MODES,
-        failed=failed,
     )
+    failures = [(str(each.topic_partition), describe_error(each.error)) for each in found.unread]
     warnings = [run.final(str(warning)) for warning in found.warnings]
     return migration.plan(found, run.result.mode), warnings, failures
 

@@ -26,7 +26,7 @@ from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
 from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
-from kafkastore.paths import to_path
+from kafkastore.paths import describe_error, to_path
 from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
@@ -327,7 +327,7 @@ def _checked(
         for each in with_topic_ids(job.results(items, runner)):
             findings += each.findings
             whose = each.topic_partition or "the directory"
-            failures += ((str(whose), str(error)) for error in each.failures)
+            failures += ((str(whose), describe_error(error)) for error in each.failures)
         yield _Checked(
             [each._replace(path=to_path(run.final(str(each.path)))) for each in findings], failures
         )
