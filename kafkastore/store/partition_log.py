@@ -55,7 +55,7 @@ class PartitionLog(LogView):
 
     @property
     def leftovers(self) -> list[FileNote]:
-        """Ignored files: ``.deleted``, ``.cleaned``, ``.swap``, orphaned indexes."""
+        """Ignored files: ``.deleted``, ``.cleaned``, ``.swap``, orphaned indexes, odd names."""
         return self.files.leftovers
 
     @property
