@@ -88,7 +88,7 @@ def test_readers_skip_the_largest_number_if_asked_to(damaged):
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_broker_deletes_a_log_whose_end_offset_has_wrapped(damaged, is_clean):
-    logs, path, _ = damaged
+    logs, _, _ = damaged
     if not is_clean:
         (logs / ".kafka_cleanshutdown").unlink()
     (told,) = predict_start(logs)
@@ -121,7 +121,7 @@ def test_damage_in_the_last_offsets_is_searched_for_batches(tmp_path):
     assert offsets == [0, 1, 2, LARGEST_OFFSET]
     end = len(last.batches[0].data)
     assert [(each.position, each.end_position) for each in skipped] == [(0, end)]
-    assert [each.position for each in verify(logs) if each.path == path][0] == 0
+    assert next(each.position for each in verify(logs) if each.path == path) == 0
 
 
 def test_a_broker_does_not_start_with_a_name_above_the_largest_offset(tmp_path):
