@@ -48,7 +48,7 @@ class LoadedSegment:
         return LogPart(self.path, self.start, self.start + self.size)
 
     def end(self) -> int:
-        """Return the offset after the last batch; after the largest int64 it wraps, as in Java."""
+        """Return the offset after the last batch; it wraps as in Java."""
         if self.next_offset is None:
             end = self._find_end()
             self.next_offset = end if end <= INT64_MAX else INT64_MIN

@@ -44,7 +44,10 @@ class Stretch(NamedTuple):
 
 
 def largest_offset(base_offset: int, next_base_offset: int | None) -> int:
-    """Return the largest offset that fits a segment; `next_base_offset` is None for the last."""
+    """Return the largest offset that a segment can hold.
+
+    `next_base_offset` is None for the last segment.
+    """
     if next_base_offset is not None:
         return next_base_offset - 1
     return min(base_offset + INT32_MAX, LARGEST_OFFSET)
