@@ -9,6 +9,8 @@ from kafkastore.errors import ArgumentTypeError, ArgumentValueError
 
 INT32_MAX = 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+#: The largest offset of a record: the log end offset after it must fit 64 bits.
+LARGEST_OFFSET = INT64_MAX - 1
 
 _Choice = TypeVar("_Choice", bound=str)
 

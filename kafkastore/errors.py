@@ -345,6 +345,8 @@ class RefusalReason(StrEnum):
     """A replaced file in the undo area is missing or damaged."""
     NOT_A_FILE = "not-a-file"
     """A path is a symbolic link, a directory or a device, and not a regular file."""
+    TOO_LARGE = "too-large"
+    """A sparse file is larger than any valid one with its name."""
     NOT_A_DIRECTORY = "not-a-directory"
     """A path is missing, or is not a directory."""
     NOT_EMPTY = "not-empty"

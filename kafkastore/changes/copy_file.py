@@ -13,6 +13,7 @@ from kafkastore.changes.no_follow import open_file
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
 from kafkastore.reads import fetch_bytes, is_remote
+from kafkastore.segment.zero_tail import next_extent
 
 _CHUNK_BYTES = 1 << 20
 
@@ -129,24 +130,9 @@ def _copy_bytes(reading: int, writing: int, size: int, fs: FileSystem) -> None:
             _copy_extent(reading, writing, start, end, fs)
         return
     position = 0
-    while (extent := _next_extent(reading, position, size)) is not None:
+    while (extent := next_extent(reading, position, size)) is not None:
         start, position = extent
         _copy_extent(reading, writing, start, position, fs)
-
-
-def _next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] | None:
-    """Return the next extent of data from a position on: start, exclusive end."""
-    if position >= size:
-        return None
-    try:
-        start = os.lseek(descriptor, position, os.SEEK_DATA)
-        return start, min(os.lseek(descriptor, start, os.SEEK_HOLE), size)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # only a hole is left
-            return None
-        if error.errno not in NOT_SUPPORTED:
-            raise
-        return position, size
 
 
 def _copy_extent(reading: int, writing: int, start: int, end: int, fs: FileSystem) -> None:

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.state.file_names import LOG_SUFFIX
 from kafkastore.paths import to_path
-from kafkastore.reads import fetch_bytes
+from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.salvage import SECTOR_BYTES
+from kafkastore.segment.small_file import most_bytes
 
 _CHUNK_BYTES = 1 << 20
+#: The unit of `st_blocks`, on every system.
+_BLOCK_BYTES = 512
 
 #: The mode bits that a plan can set.
 PERMISSIONS = 0o777
@@ -90,13 +94,16 @@ def not_a_file(path: Path) -> ChangeRefusedError:
 def read_state(path: str | os.PathLike[str]) -> FileState | None:
     """Read the state of a file; None if it is missing.
 
-    Refused if it changes while it is read, or is not a regular file.
+    Refused if it changes while it is read, is not a regular file, or is sparse and larger than any
+    valid file: the digest of 1 TiB of zeros takes an hour.
     """
     path = to_path(path)
     if status_of(path) is None:
         return None
     with open(path, "rb", buffering=0) as file:
         before = os.fstat(file.fileno())
+        if not is_remote(file.fileno()):
+            _check_holes(path, before)
         digest = _digest(file.fileno())
         after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
@@ -104,6 +111,23 @@ def read_state(path: str | os.PathLike[str]) -> FileState | None:
             f"{path} changes while it is read", RefusalReason.CHANGED, path
         )
     return FileState.of_digest(after.st_size, digest, after)
+
+
+def _check_holes(path: Path, status: os.stat_result) -> None:
+    """Refuse a sparse file that is larger than any valid one with its name."""
+    size, most = status.st_size, most_bytes(path)
+    if size <= most or status.st_blocks * _BLOCK_BYTES >= size:
+        return
+    if LOG_SUFFIX in path.name:
+        remedy = "shorten a copy of it (cp --sparse=always, truncate -s) to its valid bytes"
+    else:
+        remedy = "move it away"
+    raise ChangeRefusedError(
+        f"{path} is sparse and has {size} bytes; such a file ends at byte {most} at the latest; "
+        f"{remedy}",
+        RefusalReason.TOO_LARGE,
+        path,
+    )
 
 
 def _digest(descriptor: int) -> str:

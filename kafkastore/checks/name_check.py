@@ -18,17 +18,14 @@ from kafkastore.formats.state.checkpoints import parse_partition_metadata
 from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     PARTITION_METADATA,
-    PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     parse_segment_file,
 )
-from kafkastore.log.partition_files import INDEX_SUFFIXES
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import stretches
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.partition_log import PartitionLog
 
-_LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 #: The temporary file of a job, see `changes.undo_area.temporary_file`.
 _UNFINISHED_FILE = re.compile(r"kafkastore-([0-9a-f]+)\..*\.new")
 #: Leftovers by their temporary suffix; others are temporary files.
@@ -44,7 +41,11 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
     """Report leftovers, indexes without a segment, and names that no broker writes."""
     for note in log.leftovers:
         file = parse_segment_file(note.path.name)
-        kind = _LEFTOVERS.get(file.temporary if file else "", FindingKind.TEMPORARY_FILE)
+        if file is None:
+            kind, remedy = FindingKind.INVALID_FILE_NAME, "rename it, or move it away"
+            yield Finding(kind, note.path, None, note.what, remedy)
+            continue
+        kind = _LEFTOVERS.get(file.temporary, FindingKind.TEMPORARY_FILE)
         is_swap = kind is FindingKind.SWAP_FILE
         yield Finding(
             kind, note.path, None, f"{note.what}: {note.at_next_start}" if is_swap else note.what,
@@ -53,11 +54,6 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
     for name in sorted(os.listdir(log.path)):
         if match := _UNFINISHED_FILE.fullmatch(name):
             yield _unfinished_file(log.path / name, match[1])
-        elif name.endswith(_LOADED) and parse_segment_file(name) is None:
-            yield Finding(
-                FindingKind.INVALID_FILE_NAME, log.path / name, None,
-                "its name is not 20 digits and a suffix", "rename it, or move it away",
-            )
 
 
 def check_swaps(log: PartitionLog) -> Iterator[Finding]:

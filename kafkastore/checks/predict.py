@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from kafkastore.arguments import INT32_MAX, INT64_MAX, check_collection
+from kafkastore.arguments import INT64_MAX, check_collection
 from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -44,7 +44,7 @@ from kafkastore.paths import describe_error
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.regular_file import is_regular, link_kind
-from kafkastore.segment.salvage import is_torn_batch
+from kafkastore.segment.salvage import is_torn_batch, largest_offset
 from kafkastore.segment.small_file import has_bytes, read_if_there
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.log_store import (
@@ -320,7 +320,7 @@ def _lost_sizes(log: PartitionLog, recovered: RecoveredLog) -> Iterator[int]:
         active = log.segments[-1]
         if name == active.log_path.name and name not in old_names:
             with active.open_as_broker() as opened:
-                last_offset = active.base_offset + INT32_MAX
+                last_offset = largest_offset(active.base_offset, None)
                 if is_torn_batch(opened, size, recovered.log_end_offset, last_offset):
                     continue
         yield _size_after(recovered.path / old_names.get(name, name), size)

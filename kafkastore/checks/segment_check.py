@@ -13,7 +13,6 @@ import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkastore.arguments import INT32_MAX
 from kafkastore.checks.batch_faults import TRUE_EPOCH_REMEDY, findings_of_faults
 from kafkastore.checks.findings import Finding, FindingKind, command
 from kafkastore.checks.index_check import OffsetIndexCheck, TimeIndexCheck
@@ -23,7 +22,7 @@ from kafkastore.formats.records.batch_sequence import BatchFault, BatchSequence
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.salvage import is_torn_batch, next_batch
+from kafkastore.segment.salvage import is_torn_batch, largest_offset, next_batch
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
@@ -144,8 +143,7 @@ class SegmentCheck:
     def _read_log(self, file: LogFile, batches: BatchSequence) -> None:
         """Read the log, and continue after unreadable bytes."""
         segment = self.segment
-        ends = segment.next_base_offset
-        last_offset = segment.base_offset + INT32_MAX if ends is None else ends - 1
+        last_offset = largest_offset(segment.base_offset, segment.next_base_offset)
         while True:
             kind, reason = self._read_good(file, batches)
             position = batches.end_position

@@ -8,11 +8,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from kafkastore.arguments import INT32_MAX, check_choice
+from kafkastore.arguments import check_choice
 from kafkastore.errors import CorruptionError
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.salvage import next_batch
+from kafkastore.segment.salvage import largest_offset, next_batch
 
 #: ``raise``: raise an error. ``skip``: continue at the next valid batch. ``stop``: end the log
 #: there.
@@ -119,8 +119,7 @@ class CorruptionHandler:
             raise error if error.path else error.located(segment.log_path)
         start, end, first_offset = error.position or 0, log.size, segment.next_base_offset
         if self.on_corrupt == "skip":
-            following = segment.next_base_offset
-            last = segment.base_offset + INT32_MAX if following is None else following - 1
+            last = largest_offset(segment.base_offset, segment.next_base_offset)
             end = next_batch(log, start, next_offset, last)
             if end < log.size:
                 first_offset = log.first_offset_at(end)

@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from kafkastore.arguments import INT64_MAX, whole_number
+from kafkastore.arguments import INT64_MAX, LARGEST_OFFSET, whole_number
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import CorruptCheckpointError, CorruptionError, SegmentGoneError
 from kafkastore.formats.state.checkpoints import EpochStart, parse_leader_epoch_checkpoint
@@ -284,7 +284,9 @@ class LogView:
         segments = self.segments
         behind = bisect_right(segments, start_offset, key=attrgetter("base_offset"))
         for segment in segments[max(behind - 1, 0) :]:
-            if segment.base_offset >= end_offset:
+            # A segment that begins after the largest offset has no record: its batches are errors,
+            # for each reader that reads up to the end.
+            if min(segment.base_offset, LARGEST_OFFSET) >= end_offset:
                 return
             yield segment
 

@@ -23,8 +23,11 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.segment.regular_file import link_kind
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+_LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 _SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
 _DELETED = "a broker deletes it"
+_NO_OFFSET = "its name is not 20 digits, up to 2^63 - 1, and a suffix"
+_NOT_STARTED = "a broker does not start, or loads it under another base offset"
 
 
 class FileNote(NamedTuple):
@@ -102,7 +105,7 @@ class PartitionFiles:
 
     @property
     def leftovers(self) -> list[FileNote]:
-        """Temporary files, and indexes without a segment, by name.
+        """Temporary files, indexes without a segment, and names of no segment, by name.
 
         Readers ignore them, except for `swapped_offsets`.
         Source: Kafka 2.4.0 ``Log.removeTempFilesAndCollectSwapFiles``, 3.0.0 ``LogLoader``, 3.9.0
@@ -112,6 +115,8 @@ class PartitionFiles:
         for name in sorted(self._names):
             file = parse_segment_file(name)
             if file is None:
+                if name.endswith(_LOADED):
+                    found.append(FileNote(self.path / name, _NO_OFFSET, _NOT_STARTED))
                 continue
             if file.temporary:
                 what = _TEMPORARY[file.temporary]

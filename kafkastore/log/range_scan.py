@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError, SegmentGoneError
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
@@ -150,9 +151,10 @@ class RangeScan:
         # Not the start offset: after corrupt bytes, the batch that contains it may begin before it.
         next_offset = segment.base_offset
         # Of a whole segment, bytes after the last batch are read too: they may be records that
-        # belong to the next one.
+        # belong to the next one, or after the largest offset.
         following = segment.next_base_offset
-        is_whole = following is not None and following <= self._end_offset
+        ends = INT64_MAX if following is None else following
+        is_whole = ends <= self._end_offset
         while position < file.size:
             try:
                 for run in file.runs(position, **reading):

@@ -7,6 +7,8 @@ continue from there.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.fs import FileSystem
 from kafkastore.recovery.directory_files import INDEX_SUFFIXES
 from kafkastore.recovery.log_recovery import RecoveredLog
-from kafkastore.segment.zero_tail import is_zero_from
+from kafkastore.segment.zero_tail import is_zero_from, next_extent
 
 _CHUNK_BYTES = 1 << 20
 
@@ -138,7 +140,10 @@ class _SavedBytes:
         self._area, self._directory, self._fs = area, area / partition, fs
 
     def copy(self, path: Path, position: int, name: str) -> None:
-        """Copy a file from a position on; the target may be on another file system."""
+        """Copy a file from a position on; the target may be on another file system.
+
+        Holes stay holes: the disk may be too small for their zeros.
+        """
         fs, target = self._fs, self._directory / name
         for directory in (self._area, self._directory):
             if not directory.exists():
@@ -146,13 +151,33 @@ class _SavedBytes:
                 fs.fsync_directory(directory.parent)
         if target.exists():
             fs.unlink(target)  # left by an interrupted recovery
-        _write(target, _chunks(path, position), fs)
+        descriptor = fs.create(target)
+        try:
+            _copy_stored(path, position, descriptor, fs)
+            fs.fsync(descriptor)
+        finally:
+            fs.close(descriptor)
         fs.fsync_directory(self._directory)
 
 
-def _chunks(path: Path, position: int, end: int | None = None) -> Iterator[bytes]:
+def _copy_stored(path: Path, start: int, target: int, fs: FileSystem) -> None:
+    """Copy a file from a byte position on into an open new file."""
+    with open(path, "rb", buffering=0) as file:
+        size, position = os.fstat(file.fileno()).st_size, start
+        fs.truncate(target, size - start)
+        while (extent := next_extent(file.fileno(), position, size)) is not None:
+            position, end = extent
+            while position < end:
+                chunk = os.pread(file.fileno(), min(_CHUNK_BYTES, end - position), position)
+                if not chunk:
+                    raise OSError(errno.EIO, "the file became shorter", os.fspath(path))
+                fs.pwrite_all(target, chunk, position - start)
+                position += len(chunk)
+
+
+def _chunks(path: Path, position: int, end: int) -> Iterator[bytes]:
     """Read a file in chunks, from a position to an exclusive end."""
-    left = path.stat().st_size - position if end is None else end - position
+    left = end - position
     with open(path, "rb") as file:
         file.seek(position)
         while chunk := file.read(min(_CHUNK_BYTES, left)):

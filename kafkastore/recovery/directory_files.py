@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafkastore.errors import CorruptionError, NotALogDirectoryError
+from kafkastore.formats.primitives.java_text import JavaTextError, parse_int64
 from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -17,6 +18,7 @@ from kafkastore.formats.state.file_names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
+    InvalidNameError,
     parse_segment_file,
     segment_file_name,
 )
@@ -39,7 +41,7 @@ class DirectoryFiles:
 
     A directory that can't be listed raises `NotALogDirectoryError`. A segment's file name that is
     not a regular file raises `NotAFileError`: a broker would treat it as missing, and fail to
-    create the file.
+    create the file. A log without an offset in its name raises `InvalidNameError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,6 +59,7 @@ class DirectoryFiles:
         for entry in listed:
             if is_regular(entry):
                 self._on_disk[entry.name] = entry.name
+                _check_offset(entry)
             elif parse_segment_file(entry.name) is not None:
                 stat_regular(entry.path)
         # Cached, as it is needed for each segment that is recovered.
@@ -142,6 +145,20 @@ class DirectoryFiles:
             if base_offset >= first_cleaned:
                 self.delete(name, LeftOver("left of a split that was not finished"))
         return [name for base_offset, name in swaps if base_offset < first_cleaned]
+
+
+def _check_offset(entry: os.DirEntry[str]) -> None:
+    """Raise `InvalidNameError` for a log whose offset a broker can't parse.
+
+    Source: Kafka 2.4.0 ``Log.offsetFromFileName``.
+    """
+    if entry.name.endswith(LOG_SUFFIX):
+        try:
+            parse_int64(entry.name.partition(".")[0])
+        except JavaTextError as error:
+            raise InvalidNameError(
+                f"{entry.path} has no offset in its name ({error}); move it away"
+            ) from error
 
 
 def _snapshot_offset(name: str) -> int | None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkastore.arguments import INT64_MAX
+from kafkastore.arguments import INT64_MAX, INT64_MIN
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX
 from kafkastore.recovery.segment_split import LogPart
@@ -48,9 +48,10 @@ class LoadedSegment:
         return LogPart(self.path, self.start, self.start + self.size)
 
     def end(self) -> int:
-        """Return the offset after the last batch."""
+        """Return the offset after the last batch; it wraps as in Java."""
         if self.next_offset is None:
-            self.next_offset = self._find_end()
+            end = self._find_end()
+            self.next_offset = end if end <= INT64_MAX else INT64_MIN
         return self.next_offset
 
     def _find_end(self) -> int:

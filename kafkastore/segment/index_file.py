@@ -14,7 +14,6 @@ By default the zero padding is ignored, and the result is what was written. With
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 from io import FileIO
@@ -40,6 +39,7 @@ from kafkastore.paths import to_path
 from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.segment_summary import largest_used_size
+from kafkastore.segment.zero_tail import next_extent
 
 # The padding is read backwards in blocks of this size. It is a multiple of both entry sizes, so
 # that no entry lies in two blocks.
@@ -394,19 +394,11 @@ class _IndexFile(Generic[EntryT]):
         Brokers preallocate by setting the length, so that the padding of most files is a hole.
         """
         end = self.entry_count * self._format.ENTRY_SIZE
-        if end <= TAIL_BLOCK_SIZE or not hasattr(os, "SEEK_HOLE"):
-            return end
-        descriptor = self._file.fileno()
-        if is_remote(descriptor):
+        if end <= TAIL_BLOCK_SIZE:
             return end
         data_end = 0
-        try:
-            while data_end < end:
-                data_start = os.lseek(descriptor, data_end, os.SEEK_DATA)
-                data_end = os.lseek(descriptor, data_start, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno != errno.ENXIO:  # ENXIO: no data follows; other errors: no SEEK_HOLE
-                return end
+        while (extent := next_extent(self._file.fileno(), data_end, end)) is not None:
+            data_end = extent[1]
         slots = max(1, -(-data_end // self._format.ENTRY_SIZE))
         return min(slots * self._format.ENTRY_SIZE, end)
 

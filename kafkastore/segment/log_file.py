@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.arguments import INT32_MAX, INT64_MAX
+from kafkastore.arguments import INT32_MAX, LARGEST_OFFSET
 from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
 from kafkastore.formats.indexes.entries import LogOffsetPosition
 from kafkastore.formats.records import batch_header
@@ -24,7 +24,7 @@ from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
-from kafkastore.segment.salvage import has_false_length, next_batch
+from kafkastore.segment.salvage import has_false_length, largest_offset, next_batch
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.zero_tail import is_zero_from
 
@@ -79,7 +79,7 @@ class SegmentBounds(NamedTuple):
         A segment from before Kafka split such segments may have more than 31 bits of offsets.
         """
         following = self.next_base_offset
-        return self.base_offset, INT64_MAX if following is None else following - 1
+        return self.base_offset, LARGEST_OFFSET if following is None else following - 1
 
 
 class LogFile:
@@ -254,7 +254,7 @@ class LogFile:
         if has_false_length(self, position):
             return self._no_batch(position, "a batch with a wrong length")
         smallest = self.bounds.base_offset
-        if next_batch(self, position, smallest, smallest + INT32_MAX) < self.size:
+        if next_batch(self, position, smallest, largest_offset(smallest, None)) < self.size:
             return self._no_batch(position, "not a complete batch, and a complete batch follows")
         return None
 
@@ -310,7 +310,7 @@ class LogFile:
             return False
         if len(offset) < 8:
             most = within[0] + INT32_MAX
-            return within[1] == INT64_MAX and last_offset > most >= before
+            return within[1] == LARGEST_OFFSET and last_offset > most >= before
         if before <= int.from_bytes(offset, "big", signed=True) <= last_offset:
             return self.header_at(following) is not None
         return False
@@ -328,10 +328,13 @@ class LogFile:
 
     def out_of_order(self, position: int, last_offset: int, smallest: int) -> CorruptBatchError:
         """Return the error for a batch whose offsets do not fit its neighbours'."""
-        largest = INT64_MAX if self.bounds is None else self.bounds.offsets[1]
-        bounds = f"from {smallest} on" if largest == INT64_MAX else f"from {smallest} to {largest}"
+        largest = LARGEST_OFFSET if self.bounds is None else self.bounds.offsets[1]
+        bounds = "on" if largest == LARGEST_OFFSET else f"to {largest}"
+        what = f"where offsets rise from {smallest} {bounds}"
+        if last_offset > LARGEST_OFFSET:
+            what = f"after which no log end offset fits 64 bits: the largest is {LARGEST_OFFSET}"
         return CorruptBatchError(
-            f"record batch ends with offset {last_offset}, where offsets rise {bounds}",
+            f"record batch ends with offset {last_offset}, {what}",
             path=self.path,
             position=position,
         )

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkastore.arguments import INT32_MAX, INT64_MAX
+from kafkastore.arguments import INT32_MAX, INT64_MAX, LARGEST_OFFSET
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.records import batch_header
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.readable_log import ReadableLog
+from kafkastore.segment.zero_tail import next_extent
 
 _WINDOW_BYTES = 1 << 22
 #: Smallest unit in which a device fails to read.
@@ -42,13 +43,23 @@ class Stretch(NamedTuple):
     next_offset: int
 
 
+def largest_offset(base_offset: int, next_base_offset: int | None) -> int:
+    """Return the largest offset that a segment can hold.
+
+    `next_base_offset` is None for the last segment.
+    """
+    if next_base_offset is not None:
+        return next_base_offset - 1
+    return min(base_offset + INT32_MAX, LARGEST_OFFSET)
+
+
 def stretches(log: ReadableLog, base_offset: int, end_offset: int | None) -> Iterator[Stretch]:
     """Yield all stretches of whole batches of a log, in order.
 
     Bytes between them are skipped. `end_offset` is exclusive: the base offset of the next segment,
     None for the last one. A batch whose offsets go back, or leave the segment, ends a stretch.
     """
-    last_offset = base_offset + INT32_MAX if end_offset is None else end_offset - 1
+    last_offset = largest_offset(base_offset, end_offset)
     position, next_offset = 0, base_offset
     while position < log.size:
         found = _stretch(log, position, next_offset, last_offset)
@@ -122,8 +133,11 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
             if _is_between(header, min_offset, max_offset):
                 return position
             at = position + int(header["size"])
-    while at < log.size:
-        data = _read(log, at, _WINDOW_BYTES)
+    while (stored := next_extent(log.descriptor, at, log.size)) is not None:
+        # The first bytes of a batch, which may be zeros, may lie in a hole.
+        at = max(at, stored[0] - batch_header.FRAME_OVERHEAD)
+        rest = stored[1] + batch_header.LARGEST_HEADER - at
+        data = _read(log, at, min(rest, _WINDOW_BYTES))
         if data is None:
             at += SECTOR_BYTES - at % SECTOR_BYTES
             continue
@@ -152,7 +166,9 @@ def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
         first_offset = log.first_offset_at(position)
     except CorruptionError:
         return False
-    return first_offset is not None and base_offset <= first_offset <= base_offset + INT32_MAX
+    return first_offset is not None and (
+        base_offset <= first_offset <= largest_offset(base_offset, None)
+    )
 
 
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:

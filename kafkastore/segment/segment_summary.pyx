@@ -9,7 +9,7 @@ for an index that is too large to read at once, and for one that can't be read.
 Source: Kafka 2.4.0 ``TimeIndex.lastEntry``, ``LogSegment.largestTimestamp``.
 """
 from libc.errno cimport ENXIO, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from posix.fcntl cimport O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_RDONLY, open
 from posix.stat cimport S_ISREG, fstat, struct_stat
@@ -79,6 +79,7 @@ cpdef int64_t largest_used_size(int64_t log_size, Py_ssize_t entry_size) noexcep
 
     At least Kafka's default preallocation: a crash may truncate a log and leave its index.
     """
+    log_size = min(log_size, <int64_t> INT32_MAX)  # no log is larger, whatever its file's size is
     return max(<int64_t> DEFAULT_INDEX_SIZE, (log_size // SMALLEST_BATCH + 1) * entry_size)
 
 

@@ -46,6 +46,7 @@ _BYTES_BY_NAME = {
     QUORUM_STATE: _PROPERTIES_BYTES,
 }
 _BYTES_BY_SUFFIX = (
+    (LOG_SUFFIX, INT32_MAX),
     (PRODUCER_SNAPSHOT_SUFFIX, _SNAPSHOT_BYTES),
     (OFFSET_INDEX_SUFFIX, _INDEX_BYTES),
     (TIME_INDEX_SUFFIX, _INDEX_BYTES),
@@ -58,7 +59,7 @@ def most_bytes(path: str | PathLike[str]) -> int:
     if TRANSACTION_INDEX_SUFFIX in name:
         log = os.path.join(folder, name.replace(TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX, 1))
         try:
-            log_size = to_path(log).stat().st_size
+            log_size = min(to_path(log).stat().st_size, INT32_MAX)
         except OSError:
             log_size = INT32_MAX  # the largest possible log
         # A crash may truncate a log and leave its index.

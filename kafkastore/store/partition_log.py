@@ -55,7 +55,7 @@ class PartitionLog(LogView):
 
     @property
     def leftovers(self) -> list[FileNote]:
-        """Ignored files: ``.deleted``, ``.cleaned``, ``.swap``, orphaned indexes."""
+        """Ignored files: temporary ones, orphaned indexes, names without an offset."""
         return self.files.leftovers
 
     @property

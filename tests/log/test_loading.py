@@ -78,11 +78,14 @@ LEFTOVERS = {
     "KRaft snapshots": (
         {f"{7:020}-{3:010}.checkpoint.deleted": "deletes",
          f"{7:020}-{3:010}-123.checkpoint.part": "deletes"}),
+    "names of no segment": (
+        {"9.log": "another base offset", f"{2**63:020}.log": "does not start",
+         f"{2**63:020}.index": "does not start", "x.snapshot": "does not start"}),
     "what is in its place": ({}),
 }
 IN_PLACE = (
     name(9, ".snapshot"), name(3, ".txnindex"), "leader-epoch-checkpoint", "partition.metadata",
-    f"{7:020}-{3:010}.checkpoint", "notes.txt", "9.log",
+    f"{7:020}-{3:010}.checkpoint", "notes.txt",
 )
 
 

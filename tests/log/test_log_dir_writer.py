@@ -1,5 +1,6 @@
 """A log directory is held, opened, recovered and left in order."""
 
+import os
 import struct
 import subprocess
 import sys
@@ -339,6 +340,26 @@ def test_what_is_cut_is_kept_where_the_caller_says(root, tmp_path):
     (cut,) = kept_in.rglob("*.from-*")
     assert cut.read_bytes() == b"torn" + bytes(2 << 20)
     assert not kept(root)
+
+
+def test_what_is_cut_is_kept_with_its_holes(root, tmp_path):
+    log_dir = open_dir(root)
+    log_dir.writer("t", 0, SMALL).append_records(new_records(3))
+    abandon(log_dir)
+    log = root / "t-0" / f"{0:020d}.log"
+    size, end = log.stat().st_size, 1 << 40
+    with log.open("r+b") as file:
+        os.pwrite(file.fileno(), b"torn", size)
+        os.pwrite(file.fileno(), b"island", end // 2)
+        file.truncate(end)
+    with LogDirWriter(root, clock=Clock(), cut_dir=tmp_path) as log_dir:
+        assert log_dir.writer("t", 0, SMALL, recover=True).log_end_offset == 3
+    (cut,) = tmp_path.rglob("*.from-*")
+    with cut.open("rb") as file:
+        assert os.fstat(file.fileno()).st_size == end - size
+        assert os.pread(file.fileno(), 5, 0) == b"torn\0"
+        assert os.pread(file.fileno(), 7, end // 2 - size) == b"island\0"
+        assert os.fstat(file.fileno()).st_blocks * 512 < 1 << 20
 
 
 def test_a_directory_that_was_not_closed_stays_unclean_until_all_of_it_was_opened(root):

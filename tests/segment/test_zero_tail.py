@@ -1,9 +1,10 @@
-"""Zeros at the end of a file, stored or not."""
+"""Zeros at the end of a file, and the bytes that are stored between holes."""
+import os
 import time
 
 import pytest
 
-from kafkastore.segment.zero_tail import is_zero_from
+from kafkastore.segment.zero_tail import is_zero_from, next_extent
 
 MIB = 1 << 20
 
@@ -42,3 +43,21 @@ def test_preallocated_space_is_not_read(tmp_path):
     before = time.process_time()
     assert is_zero_from(path, 0)
     assert time.process_time() - before < 1
+
+
+def test_stored_bytes_are_found_between_holes(tmp_path):
+    path = tmp_path / "file"
+    size = 1 << 40
+    with path.open("w+b") as file:
+        file.truncate(size)
+        for position in (0, size // 2):
+            os.pwrite(file.fileno(), b"1", position)
+        extents, position = [], 0
+        while (extent := next_extent(file.fileno(), position, size)) is not None:
+            extents.append(extent)
+            position = extent[1]
+        assert [start for start, _ in extents] == [0, size // 2]
+        assert all(end - start <= MIB for start, end in extents)
+        assert next_extent(file.fileno(), 10, 5) is None
+        assert next_extent(file.fileno(), size // 2, size // 2 + 1) == (size // 2, size // 2 + 1)
+        assert next_extent(file.fileno(), MIB, size // 2) is None

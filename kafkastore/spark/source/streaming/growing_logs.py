@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from kafkastore.arguments import INT32_MAX, INT64_MAX
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import CLEANER_CHECKPOINT, TopicPartition
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.log.isolation import newest_snapshot, replay
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.salvage import next_batch
+from kafkastore.segment.salvage import largest_offset, next_batch
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.spark.source.data_loss import Loss, LossKind
 from kafkastore.store.partition_log import PartitionLog
@@ -132,8 +132,8 @@ def _runs(
     segment: LogSegment, log: LogFile, position: int, *, verify_crc: bool
 ) -> Iterator[BatchRun]:
     """Yield batches from a position on, including those after corrupt bytes."""
-    following, next_offset = segment.next_base_offset, segment.base_offset
-    last_offset = segment.base_offset + INT32_MAX if following is None else following - 1
+    next_offset = segment.base_offset
+    last_offset = largest_offset(segment.base_offset, segment.next_base_offset)
     while position < log.size:
         try:
             for run in log.runs(position, verify_crc=verify_crc, first_read=SMALLEST_READ):
