@@ -69,9 +69,10 @@ def upload_copy(
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})
     else:
         files = format_count(copied.files, "file")
+        made = sum(os.path.dirname(each.path) not in copied.left_out for each in plan.changes)
         print(
             escape_control_characters(f"copied {files} of {source} to {url}, ")
-            + f"changed as planned: {len(plan.changes):,}"
+            + f"changed as planned: {made:,}"
         )
     _report_left_out(source, copied.left_out, problems)
     for path in copied.empty:

@@ -209,6 +209,22 @@ def test_commands_that_alter_leave_a_partition_with_such_a_link_and_do_the_other
     assert f"{path} is {kind}" in only_this.err
 
 
+def test_a_partition_that_can_not_be_copied_is_not_in_a_store_either(
+    tmp_path: Path, run: Run
+) -> None:
+    root = write(tmp_path / "logs", None, os.mkfifo)
+    for partition in ("t-0", "u-0"):
+        (root / partition / f"{0:020}.timeindex").unlink()
+    odd = root / "t-0" / f"{0:020}.txnindex"  # of no matter for a time index
+    odd.symlink_to("/nowhere")
+    url = f"memory://{tmp_path.name}/copy"
+    ran = run("migrate", root, "--copy-to", url)
+    assert ran.code == 1
+    assert f"t-0 is not copied: {odd} is a link to nothing" in ran.err
+    assert "changed as planned: 1\n" in ran.out
+    assert {row.get("topic") for row in run("ls", url, "--json").lines} - {None} == {"u"}
+
+
 def test_a_time_that_is_asked_for_before_a_migration_names_no_temporary_file(
     tmp_path: Path, run: Run
 ) -> None:
