@@ -1,15 +1,21 @@
-"""The descriptors that this process has open."""
+"""The files that this process has open."""
 import os
 
 
 def open_descriptors() -> set[int]:
-    """List them, without those of /proc, where the watchdog reads meanwhile in its own thread."""
-    return {int(name) for name in os.listdir("/dev/fd") if not _target(name).startswith("/proc/")}
+    """List the descriptors of files.
+
+    Without sockets, which PySpark's finalizers open, and without /proc, which the watchdog reads in
+    its own thread. Where there is no /proc, all descriptors are listed.
+    """
+    return {int(name) for name in os.listdir("/dev/fd") if _is_file(name)}
 
 
-def _target(descriptor: str) -> str:
-    """Return the path of an open file, where there is /proc."""
+def _is_file(descriptor: str) -> bool:
+    if not os.path.isdir("/proc/self/fd"):
+        return True
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
+        target = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
-        return "" if not os.path.isdir("/proc/self/fd") else "/proc/"  # closed meanwhile
+        return False  # closed meanwhile
+    return target.startswith("/") and not target.startswith("/proc/")

@@ -213,7 +213,7 @@ def test_random_logs_are_rebuilt_as_by_the_model(tmp_path_factory, written, inte
         return
     except OutOfOrderAppendError:
         offsets = [batch.last_offset for _, batch in sound]
-        assert offsets != sorted(offsets)
+        assert offsets != sorted(set(offsets))
         return
     assert indexes.valid_bytes == sum(batch.size for _, batch in sound)
     if len(sound) == len(segment.batches) and bytes(log) == segment.log:
