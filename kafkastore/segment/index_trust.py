@@ -80,7 +80,10 @@ def check_time_index(
             if len(_cache) >= MAX_CACHED_SEGMENTS:
                 _cache.clear()
             _cache[identity, is_active] = known
-    return known
+    if known.error is None:
+        return known
+    # The same file may have been read under another name.
+    return known._replace(error=known.error.located(to_path(f"{path}.log{temporary}")))
 
 
 def _checked(

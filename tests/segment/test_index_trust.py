@@ -107,6 +107,18 @@ def test_batches_are_read_once_for_the_same_files(tmp_path, looks):
     assert len(looks) == 1
 
 
+def test_an_error_names_the_file_as_it_was_asked_for(tmp_path, looks):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    replace(WHOLE, tail=b"\xff" * 200).write(tmp_path / "one")
+    for path in (tmp_path / "one").iterdir():
+        (tmp_path / "other" / path.name).symlink_to(path)
+    for name in ("other", "one"):
+        error = LogSegment(tmp_path / name, 0).index_check.error
+        assert error.path == tmp_path / name / f"{0:020}.log"
+    assert len(looks) == 1
+
+
 def test_files_that_changed_just_now_may_change_again_without_a_sign(tmp_path, looks, monkeypatch):
     monkeypatch.setattr(index_trust, "SETTLED_NS", 3_000_000_000)
     WHOLE.write(tmp_path)
