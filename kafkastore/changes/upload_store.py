@@ -291,7 +291,12 @@ def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
     if mark is None and not new.put_new(COPYING, identity):
         mark = new.there().get(COPYING)  # another process was faster
     if mark is not None:
-        _check_mark(new, mark, identity)
+        try:
+            _check_mark(new, mark, identity)
+        except RemoteObjectChangedError:
+            if COPYING in new.there():
+                raise
+            return _begin(new, identity)  # another process has finished, or was undone
     return {path: each.size for path, each in there.items()}
 
 

@@ -323,8 +323,36 @@ def test_the_same_copy_made_twice_at_once_is_made(
 
     s3.proxy.fault = together
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda _: upload_store(old, url, plan), range(2)))
+        running = [pool.submit(upload_store, old, url, plan) for _ in range(2)]
+    refused = [error for each in running if (error := each.exception()) is not None]
+    # One may get on only when the other has ended.
+    assert len(refused) < 2
+    assert all(isinstance(each, ChangeRefusedError) for each in refused)
+    assert all(each.reason is RefusalReason.NOT_EMPTY for each in refused)
     assert contents(s3.file("copy")) == migrated(run, old, tmp_path / "here")
+
+
+def test_of_two_copies_one_that_begins_when_the_other_has_ended_is_refused(
+    s3: S3, old: Path, run: Run, tmp_path: Path
+) -> None:
+    url, plan = f"s3://{s3.bucket}/copy", planned(old)
+
+    def other_ends(method: str, path: str) -> None:
+        if method == "PUT" and path.endswith(COPYING):
+            s3.proxy.fault = mark_goes
+            NewStore(url).put_new(COPYING, b'{"copy": "%s"}' % (b"0" * 64))
+
+    def mark_goes(method: str, path: str) -> None:
+        if method == "GET" and path.endswith(COPYING):
+            s3.proxy.fault = lambda method, path: None
+            NewStore(url).put_new("meta.properties", b"")
+            NewStore(url).remove(COPYING)
+
+    s3.proxy.fault = other_ends
+    with pytest.raises(ChangeRefusedError) as caught:
+        upload_store(old, url, plan)
+    assert caught.value.reason is RefusalReason.NOT_EMPTY
+    assert list(contents(s3.file("copy"))) == ["meta.properties"]
 
 
 def test_a_mark_that_was_just_removed_was_removed_by_the_same_copy(
