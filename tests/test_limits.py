@@ -209,4 +209,4 @@ def test_index_entries_are_checked_in_a_time_that_grows_as_the_log_does(tmp_path
             seconds.append(time.process_time() - start)
         seconds_a_byte.append(min(seconds) / size)
     short, long = seconds_a_byte
-    assert long < 1.7 * short
+    assert long < 3 * short  # a quadratic one: 4 or 8 times

@@ -225,8 +225,8 @@ def compare_readings(broker, kind, requests):
             if told(text, here) != comparable(here):
                 wrong.append((number, data, decoded(text), here))
             written = body(kind, PACKS[kind](parse(data, number), number))
-            if is_text(here) and data.startswith(written) and decoded(again) != written:
-                wrong.append((number, data, decoded(again), written))
+            if is_text(here) and data.startswith(written) and again != coded(written):
+                wrong.append((number, data, again, written))
     assert not wrong, (len(wrong), sorted(wrong, key=lambda each: len(each[1]))[:4])
     return answers
 

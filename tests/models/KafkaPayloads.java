@@ -15,7 +15,8 @@ import java.util.Base64;
  * Reads requests from standard input, one a line, fields apart by tabs; prints one answer a line. Bytes and JSON texts
  * are in base64. An answer that was an exception is "refused". By reflection throughout: the classes moved.
  *
- *     parse   CLASS  VERSION  BYTES   a generated class's reading, as JSON; what it writes again
+ *     parse   CLASS  VERSION  BYTES   a generated class's reading, as JSON; what it writes again, or "unwritable":
+ *                                     of tags that it does not know it reads any, and writes them only if they rise
  *     pack    CLASS  VERSION  JSON    what a generated class writes
  *     struct  CLASS  SCHEMA   BYTES   the same as parse before there was JSON; SCHEMA is a field that holds a schema,
  *                                     or SCHEMAS[number]
@@ -60,7 +61,13 @@ public class KafkaPayloads {
         Constructor<?> constructor = type.getConstructor(Class.forName(PROTOCOL + "Readable"), short.class);
         Object message = constructor.newInstance(accessor(ByteBuffer.wrap(content)), version);
         Object json = converter(type, "write", type, short.class).invoke(null, message, version);
-        return base64(json.toString().getBytes(StandardCharsets.UTF_8)) + " " + written(message, version);
+        String again;
+        try {
+            again = written(message, version);
+        } catch (InvocationTargetException refused) {
+            again = "unwritable";
+        }
+        return base64(json.toString().getBytes(StandardCharsets.UTF_8)) + " " + again;
     }
 
     private static String pack(Class<?> type, short version, byte[] content) throws Exception {
