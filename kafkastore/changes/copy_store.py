@@ -26,7 +26,7 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.fs import FileSystem
 from kafkastore.paths import open_path, refuse_remote, to_path
-from kafkastore.segment.regular_file import check_link, check_regular
+from kafkastore.segment.regular_file import check_regular, stat_target
 from kafkastore.store.log_store import is_partition_directory
 
 COPYING_SUFFIX = ".kafkastore-copying"
@@ -235,11 +235,7 @@ def _walk(
 
 def _readable_status(path: Path) -> os.stat_result:
     """Return the status of a path; raise if it is a file that can't be copied."""
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        check_link(path, error)
-        raise
+    status = stat_target(path)
     if not stat.S_ISDIR(status.st_mode) and parse_segment_file(path.name) is not None:
         check_regular(path, status)
     if stat.S_ISREG(status.st_mode) and not os.access(path, os.R_OK):

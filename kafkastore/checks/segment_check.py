@@ -84,7 +84,6 @@ class SegmentCheck:
         )
         self._damages: list[_DamagedBytes] = []
         self._tail: tuple[int, int] | None = None
-        self._first_wrapper: BatchFault | None = None
 
     @property
     def producers(self) -> ProducerState | None:
@@ -125,13 +124,13 @@ class SegmentCheck:
         )
         with segment.open_as_broker() as file:
             self._read_log(file, batches)
-            self._check_first_wrapper(file)
+            faults = self._with_first_wrapper(batches.faults, file)
         self.next_offset, self.epochs = batches.next_offset, batches.epochs
         self.largest_timestamp = batches.largest_timestamp
         self.position_of_largest_timestamp = batches.position_of_largest_timestamp
         self.epochs_fall = any(fault.kind == "epoch-went-back" for fault in batches.faults)
         yield from self._broken_log(batches)
-        yield from findings_of_faults(self._faults(batches), segment)
+        yield from findings_of_faults(faults, segment)
         yield from self._decreasing_epochs()
         is_torn = self._tail is not None
         yield from self._offset_index.findings(batches, is_torn=is_torn)
@@ -178,25 +177,21 @@ class SegmentCheck:
             if header is not None:
                 self._transactions.skip(int(header["base_offset"]))
 
-    def _check_first_wrapper(self, file: LogFile) -> None:
-        """Check that a first wrapper begins in the segment: its header does not say."""
+    def _with_first_wrapper(self, faults: list[BatchFault], file: LogFile) -> list[BatchFault]:
+        """Add that a first wrapper begins before the segment: its header does not say."""
+        if any(each.kind == "outside-segment" for each in faults):
+            return faults
         try:
             header = file.header_at(0)
             if header is None or header["base_offset"] >= 0:
-                return
+                return faults
             first_offset = file.first_offset_at(0)
         except CorruptionError:
-            return  # found by the pass over all batches
-        if first_offset is not None and first_offset < self.segment.base_offset:
-            last_offset = int(header["last_offset"])
-            self._first_wrapper = BatchFault("outside-segment", 0, last_offset, first_offset, 1)
-
-    def _faults(self, batches: BatchSequence) -> list[BatchFault]:
-        """Return the faults of the batches, that of the first wrapper among them."""
-        faults, first = batches.faults, self._first_wrapper
-        if first is None or any(each.kind == first.kind for each in faults):
+            return faults  # found by the pass over all batches
+        if first_offset is None or first_offset >= self.segment.base_offset:
             return faults
-        return [first, *faults]
+        last_offset = int(header["last_offset"])
+        return [BatchFault("outside-segment", 0, last_offset, first_offset, 1), *faults]
 
     def _read_good(self, file: LogFile, batches: BatchSequence) -> tuple[FindingKind, str | None]:
         """Read up to the first unreadable batch, or the end; return the reason."""

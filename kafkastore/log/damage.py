@@ -48,11 +48,12 @@ class SkippedBytes(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        offsets = f"offsets from {self.start_offset} on"
-        if self.end_offset is not None:
+        if self.end_offset is None:
+            offsets = f"offsets from {self.start_offset} on"
+        elif self.end_offset > self.start_offset:
             offsets = f"offsets {self.start_offset} to {self.end_offset - 1}"
-            if self.end_offset <= self.start_offset:
-                offsets = f"between offsets {self.start_offset - 1} and {self.end_offset}"
+        else:
+            offsets = f"between offsets {self.start_offset - 1} and {self.end_offset}"
         return (
             f"skipped bytes {self.position} to {self.end_position - 1} of {self.path}, {offsets}: "
             f"{self.reason}"

@@ -63,17 +63,22 @@ def _opened(path: str | PathLike[str]) -> int:
 
 
 def stat_regular(path: str | PathLike[str]) -> os.stat_result:
-    """Return the status of a regular file, or of one behind a symbolic link.
+    """Return the status of a regular file, or of one that a symbolic link leads to.
 
     Raises `NotAFileError` for anything else, and OSError.
     """
+    status = stat_target(path)
+    check_regular(path, status)
+    return status
+
+
+def stat_target(path: str | PathLike[str]) -> os.stat_result:
+    """Return the status of any path; a link to nothing raises `NotAFileError`."""
     try:
-        status = os.stat(path)
+        return os.stat(path)
     except OSError as error:
         check_link(path, error)
         raise
-    check_regular(path, status)
-    return status
 
 
 def is_regular(entry: os.DirEntry[str]) -> bool:

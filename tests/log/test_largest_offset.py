@@ -91,8 +91,8 @@ def test_a_broker_deletes_a_log_whose_end_offset_has_wrapped(damaged, is_clean):
     logs, _, _ = damaged
     if not is_clean:
         (logs / ".kafka_cleanshutdown").unlink()
-    (told,) = predict_start(logs)
-    assert told.outcome is Outcome.LOSES_RECORDS
+    (predicted,) = predict_start(logs)
+    assert predicted.outcome is Outcome.LOSES_RECORDS
 
 
 @pytest.mark.parametrize("last", [
@@ -128,8 +128,8 @@ def test_a_broker_does_not_start_with_a_name_above_the_largest_offset(tmp_path):
     logs = Log((FIRST,), is_clean=True).write(tmp_path / "logs")
     path = logs / "t-0" / f"{2**63:020}.log"
     path.write_bytes(FIRST.log)
-    (told,) = predict_start(logs)
-    assert told.outcome is Outcome.STOPS_THE_START
+    (predicted,) = predict_start(logs)
+    assert predicted.outcome is Outcome.STOPS_THE_START
     assert [each.path for each in verify(logs) if each.kind is FindingKind.INVALID_FILE_NAME] == [
         path
     ]

@@ -175,12 +175,12 @@ def _print_damages(outcome: _RepairOutcome, indent: str = "", *, verbose: bool) 
 
 
 def _line(damage: RemovedBytes) -> str:
-    offsets = f", offsets from {damage.first_offset} on"
-    if damage.end_offset is not None:
-        missing = format_count(damage.end_offset - damage.first_offset, "offset")
-        offsets = f", {missing} from {damage.first_offset} on"
-        if damage.end_offset == damage.first_offset:
-            offsets = ""
+    if damage.end_offset is None:
+        offsets = f", offsets from {damage.first_offset} on"
+    elif missing := damage.end_offset - damage.first_offset:
+        offsets = f", {format_count(missing, 'offset')} from {damage.first_offset} on"
+    else:
+        offsets = ""
     return (
         f"{damage.path}: {format_count(damage.size, 'byte')} from byte {damage.position:,} on"
         f"{offsets}: {damage.what}"
