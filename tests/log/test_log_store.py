@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from models.iteration import until_error
 from models.log_directory import Log, Segment
-from models.open_descriptors import open_descriptors
+from models.open_files import open_files
 from models.record_format import Batch, Row
 from models.unprivileged import as_nobody, give_to_nobody
 
@@ -339,10 +339,9 @@ def test_a_log_directory_that_can_t_be_reached_is_no_log_directory(logs_of_nobod
 
 
 def test_no_file_stays_open(logs):
-    before = open_descriptors()
     everything(logs)
     store = kafkastore.open(logs)
     next(store["t-0"].records())
     next(iter(store["t-0"].to_arrow()))
     del store
-    assert open_descriptors() == before
+    assert open_files(logs) == []

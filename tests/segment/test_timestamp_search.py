@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models.index_model import OffsetIndexModel, TimeIndexModel
 from models.log_directory import Segment
-from models.open_descriptors import open_descriptors
+from models.open_files import open_files
 from models.record_format import CODECS_OF, GZIP, NONE, Batch, Row
 from models.record_strategies import bounded, segments
 from models.refused import refused
@@ -262,8 +262,6 @@ def test_threads_share_one_object(opened):
 
 
 def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
-    gc.collect()
-    before = len(open_descriptors())
     searches = []
     for number in range(3 * open_file_limit.MAX_OPEN_LOGS):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
@@ -272,10 +270,10 @@ def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
         for number, search in enumerate(searches):
             assert search.find(0, 0) == (5, number, 0)
             assert search.find(6, 0) is None
-            assert len(open_descriptors()) <= before + open_file_limit.MAX_OPEN_LOGS
+            assert 0 < len(open_files(tmp_path)) <= open_file_limit.MAX_OPEN_LOGS
     del searches, search
     gc.collect()
-    assert len(open_descriptors()) <= before
+    assert open_files(tmp_path) == []
 
 
 #: In a process of its own: how many files other tests keep open is not known.

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from models.open_descriptors import open_descriptors
+from models.open_files import open_files
 from models.refused import change_refused
 from models.unprivileged import give_to_nobody
 from spark.writing.writes import TWO, batch, faults, names, row, values, write, writer
@@ -50,11 +50,11 @@ def test_abort_removes_what_tasks_wrote_of_which_it_is_not_told(target):
 
 def test_a_task_that_failed_gives_its_files_back(target):
     made = writer(target)
-    before = open_descriptors()
+    before = open_files(target.parent)
     for attempt in range(3):
         with pytest.raises(InvalidRecordError):
             made.write_task([batch([row(b"x" * 600_000)]), batch([row(b"x", -1)])], 0, attempt)
-    assert open_descriptors() == before
+    assert open_files(target.parent) == before
     made.abort([])
 
 
