@@ -54,7 +54,8 @@ def run(tmp_path):
     def run(*options, status=0):
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", "-c", TESTS.parent / "pyproject.toml", "--rootdir",
-             tmp_path, "-p", "conftest", "-p", "no:cacheprovider", *options, tmp_path],
+             tmp_path, "-p", "conftest", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/tmp",
+             *options, tmp_path],
             cwd=TESTS, capture_output=True, text=True, timeout=800, check=False,
         )
         assert ran.returncode == status, ran.stdout + ran.stderr

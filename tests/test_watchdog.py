@@ -19,10 +19,15 @@ WATCHED = """
 def pytest_configure(config):
     config.pluginmanager.register(Watchdog(config, seconds=2))
 """
-STANDING_STILL = """
-import threading
+#: Of one test alone: others may be slow on a busy machine.
+LIMIT = """
+import pytest
 
+@pytest.mark.timeout(2)"""
+STANDING_STILL = """
 def test_stands_still():
+    import threading
+
     locked = threading.Lock()
     locked.acquire()
     waits = threading.Thread(target=locked.acquire)
@@ -50,13 +55,14 @@ def test_waits_for_a_process_that_works():
 
 
 def run(
-    folder: Path, tests: str, *options: str, conftest: str = CONFTEST + WATCHED, processes: int = 1
+    folder: Path, tests: str, conftest: str = CONFTEST + WATCHED, processes: int = 1
 ) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(conftest)
     (folder / "test_it.py").write_text(tests)
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", folder,
-         "-p", "no:cacheprovider", "-n", str(processes), "--dist=loadfile", *options, folder],
+         "-p", "no:cacheprovider", f"--basetemp={folder}/tmp", "-n", str(processes),
+         "--dist=loadfile", folder],
         cwd=folder, capture_output=True, text=True, timeout=800, check=False,
     )
 
@@ -77,7 +83,7 @@ def test_tests_that_work_longer_are_not_ended(tmp_path):
 
 
 def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
-    ran = run(tmp_path, STANDING_STILL, "-o", "timeout=2", conftest=CONFTEST)
+    ran = run(tmp_path, LIMIT + STANDING_STILL, conftest=CONFTEST)
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 1 passed" in ran.stdout
@@ -87,7 +93,7 @@ def test_all_other_tests_are_run_once_whatever_the_process_that_ends_has_done(tm
     for number in range(6):  # files of few tests come first
         (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")
     after = "".join(f"\ndef test_after_{number}(): pass" for number in range(3))
-    ran = run(tmp_path, STANDING_STILL + after, "-o", "timeout=2", conftest=CONFTEST, processes=2)
+    ran = run(tmp_path, LIMIT + STANDING_STILL + after, conftest=CONFTEST, processes=2)
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 10 passed" in ran.stdout
