@@ -149,7 +149,10 @@ class Run:
         dropped = kafkastore.FindingKind.LOG_END_BELOW_LOG_START
         trouble = [finding for finding in findings if finding.kind is not dropped]
         assert {finding.severity for finding in trouble} <= {kafkastore.Severity.STYLE}
-        self.open(recover=len(trouble) < len(findings))
+        is_dropped = len(trouble) < len(findings)
+        self.open(recover=is_dropped)
+        if is_dropped:
+            self.model.batches = []  # all of them lay below the start
         self.model.flushed = len(self.model.batches)
         self.flushed_sizes = log_sizes(self.writer.path)
         self.end_is_found_again()
