@@ -192,8 +192,8 @@ def _print_result(result: PipelineResult) -> None:
         right="partitions,segments,records,size,files made",
     )
     print(
-        "\nlegacy, kip-33, 2.4: right answers of all times asked. An arrow: before and after the "
-        "migration."
+        f"\nlegacy, kip-33, {NEWEST_VERSION}: right answers of all times asked. An arrow: before "
+        "and after the migration."
     )
     for row in result.summary():
         if row.not_asked:
