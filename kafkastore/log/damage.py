@@ -85,8 +85,9 @@ def check_on_corrupt(on_corrupt: str) -> OnCorrupt:
 class CorruptionHandler:
     """Handle corrupt bytes during one read, as `on_corrupt` demands.
 
-    `skipped` receives the skipped bytes; without it each is a `SkippedBytesWarning`. `stopped_at`
-    is the byte position in the segment at which the read stopped, or None.
+    `skipped` receives the skipped bytes; without it each is a `SkippedBytesWarning`. `has_skipped`
+    is True after the first ones, also if another read has noted them. `stopped_at` is the byte
+    position in the segment at which the read stopped, or None.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class CorruptionHandler:
     ) -> None:
         self.on_corrupt = check_on_corrupt(on_corrupt)
         self.stopped_at: int | None = None
+        self.has_skipped = False
         self._warns = skipped is None
         self._skipped = [] if skipped is None else skipped
 
@@ -101,6 +103,7 @@ class CorruptionHandler:
         """Return a copy for another read of the log; bytes that both skip are noted once."""
         another = copy(self)
         another.stopped_at = None
+        another.has_skipped = False
         return another
 
     @property
@@ -180,6 +183,7 @@ class CorruptionHandler:
         )
 
     def _note(self, skipped: SkippedBytes) -> None:
+        self.has_skipped = True
         if self.on_corrupt == "stop":
             self.stopped_at = skipped.position
         bytes_of = itemgetter(slice(3))  # the offsets depend on where a read began

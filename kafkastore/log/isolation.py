@@ -1,8 +1,8 @@
 """Find the last stable offset and aborted batches, for ``read_committed``.
 
-Transaction indexes list aborted transactions.  The batches themselves are scanned after the newest
-producer snapshot, where a crash may have lost index entries, and from the first segment without an
-index: a broker writes no index if nothing was aborted, and a copy may have lost one.
+Both come from the batches themselves: those of the requested range, and those after the newest
+producer snapshot.  Transaction indexes have no checksum, and a crash or a copy may lose entries or
+files; they count only where markers can't be read.
 """
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.state.transactions import AbortedBatches, is_control
-from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
@@ -66,62 +65,40 @@ def find_committed(
 ) -> Committed:
     """Find the last stable offset, and the aborted batches of a range of offsets.
 
-    A corrupt transaction index raises. A corrupt scanned batch raises too, unless `until_broken`:
-    then the log ends there. A transaction whose marker `damage` skips counts as open.
-    Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``,
-    ``ProducerStateManager.firstUnstableOffset``.
+    A corrupt scanned batch raises, unless `until_broken`: then the log ends there. A transaction
+    whose marker `damage` skips counts as open after the newest producer snapshot; before it, its
+    outcome comes from the transaction indexes.
+    Source: Kafka 2.4.0 ``ProducerStateManager.firstUnstableOffset``.
     """
-    damage = CorruptionHandler() if damage is None else damage.of_another_read()
+    damage = CorruptionHandler() if damage is None else damage
     # The replay notes what it skips.
     choice: OnCorrupt = "stop" if until_broken else damage.on_corrupt
-    first_to_replay = log_end = log.end_offset(choice, skipped=[])
-    aborted = []
-    # Also after `end_offset`: a later segment may contain the marker of a transaction.
-    for segment in log.segments_between(start_offset, log_end):
-        if segment.transaction_index_path.name not in log.files:
-            first_to_replay = segment.base_offset
-            break
-        index = segment.transaction_index
-        index.check()
-        found = index.collect_aborted_txns(start_offset, end_offset)
-        aborted.append(found.aborted_txns)
-        if found.is_complete:
-            break
-    start, producers = newest_snapshot(log, first_to_replay)
-    end, broken = start, None
-    try:
-        for found_here, up_to in _replayed(
-            log, producers, start, INT64_MAX, verify=verify, damage=damage
-        ):
-            aborted.append(found_here)
-            end = up_to
-    except CorruptionError as error:
-        if not until_broken:
-            raise
-        broken = error
+    start, producers = newest_snapshot(log, log.end_offset(choice, skipped=[]))
+    newest = _Replay(log, producers, verify, until_broken, damage.of_another_read())
+    newest.read(start, INT64_MAX)
     undecided = producers.first_undecided_offset
-    return Committed(
-        end if undecided is None else undecided, AbortedBatches(_joined(aborted)), broken
-    )
+    stable = newest.end_offset if undecided is None else undecided
+    if start <= start_offset:
+        return Committed(stable, AbortedBatches(newest.aborted_txns), newest.broken)
+    asked = _Replay(log, _new_producers(), verify, until_broken, damage.of_another_read())
+    asked.read_decided(start_offset, min(end_offset, stable))
+    if asked.broken is not None or asked.damage.has_stopped:
+        undecided = asked.producers.first_undecided_offset
+        stable = min(stable, asked.end_offset if undecided is None else undecided)
+        return Committed(stable, AbortedBatches(asked.aborted_txns), asked.broken)
+    if asked.damage.has_skipped:
+        found = _by_index(log, start_offset, end_offset, asked, newest)
+        return Committed(stable, found, newest.broken)
+    return Committed(stable, AbortedBatches(asked.aborted_txns), newest.broken)
 
 
-def find_aborted(log: LogView, start_offset: int, end_offset: int) -> AbortedBatches:
-    """Find the aborted batches in a range up to the last stable offset at most.
-
-    Nothing before the range is scanned, because only batches inside it count; and nothing after the
-    last marker that counts, because that may be incomplete.
-    """
-    producers, aborted = ProducerState(), []
-    producers.on_high_watermark(INT64_MAX)
-    first = next(read_batches(log, start_offset, start_offset + 1, copied=True), None)
-    start = start_offset if first is None else min(first[1].base_offset, start_offset)
-    end, log_end = end_offset, log.log_end_offset
-    while True:
-        aborted += replay(log, producers, start, end, verify=False)
-        undecided = producers.first_undecided_offset
-        if undecided is None or undecided >= end_offset or end >= log_end:
-            return AbortedBatches(_joined(aborted))
-        start, end = end, min(end + max(end - start_offset, 1), log_end)
+def find_aborted(
+    log: LogView, start_offset: int, end_offset: int, *, verify: bool = True
+) -> AbortedBatches:
+    """Find the aborted batches in a range up to the last stable offset at most."""
+    asked = _Replay(log, _new_producers(), verify, False, CorruptionHandler())
+    asked.read_decided(start_offset, end_offset)
+    return AbortedBatches(asked.aborted_txns)
 
 
 def first_undecided_offset(log: LogView, end_offset: int) -> int | None:
@@ -134,8 +111,90 @@ def first_undecided_offset(log: LogView, end_offset: int) -> int | None:
     return producers.first_undecided_offset
 
 
-def _joined(parts: list[NDArray[np.void]]) -> NDArray[np.void]:
-    return np.concatenate([np.empty(0, ABORTED_TXN), *parts])
+def _by_index(
+    log: LogView, start_offset: int, end_offset: int, asked: _Replay, newest: _Replay
+) -> AbortedBatches:
+    """Find aborted batches by transaction indexes, and by replays where these may lack some.
+
+    Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``.
+    """
+    scanned, found = asked.aborted_txns, []
+    # Also after `end_offset`: a later segment may contain the marker of a transaction.
+    for segment in log.segments_between(start_offset, INT64_MAX):
+        if segment.transaction_index_path.name in log.files:
+            segment.transaction_index.check()
+            found.append(segment.transaction_index.entries())
+        else:
+            is_here = scanned["last_offset"] >= segment.base_offset
+            if segment.next_base_offset is not None:
+                is_here &= scanned["last_offset"] < segment.next_base_offset
+            found.append(scanned[is_here])
+        if len(found[-1]) and found[-1]["last_stable_offset"][-1] >= end_offset:
+            break
+    return AbortedBatches(np.concatenate([*found, newest.aborted_txns]))
+
+
+class _Replay:
+    """Batches of a log, applied to producers; `end_offset` is how far it came.
+
+    `broken` is the corrupt batch at which it ended, if it may end at one; otherwise that raises.
+    """
+
+    def __init__(
+        self,
+        log: LogView,
+        producers: ProducerState,
+        verify: bool,
+        until_broken: bool,
+        damage: CorruptionHandler,
+    ) -> None:
+        self.producers, self.damage = producers, damage
+        self.end_offset = 0
+        self.broken: CorruptionError | None = None
+        self._log, self._verify, self._until_broken = log, verify, until_broken
+        self._aborted = [np.empty(0, ABORTED_TXN)]
+
+    @property
+    def aborted_txns(self) -> NDArray[np.void]:
+        """The aborted transactions so far (ABORTED_TXN)."""
+        return np.concatenate(self._aborted)
+
+    def read(self, start: int, end: int) -> None:
+        """Apply the batches of a range of offsets."""
+        self.end_offset = start
+        try:
+            for found, up_to in _replayed(
+                self._log, self.producers, start, end, verify=self._verify, damage=self.damage
+            ):
+                self._aborted.append(found)
+                self.end_offset = up_to
+        except CorruptionError as error:
+            if not self._until_broken:
+                raise
+            self.broken = error
+
+    def read_decided(self, start_offset: int, end_offset: int) -> None:
+        """Apply a range, and what follows it until the transactions in it are decided.
+
+        Of what is before it, only the batch that contains the start counts.
+        """
+        start, end, log_end = start_offset, end_offset, self._log.log_end_offset
+        while True:
+            self.read(start, end)
+            undecided = self.producers.first_undecided_offset
+            if undecided is None or undecided >= end_offset or end >= log_end:
+                return
+            if self.broken is not None or self.damage.has_stopped:
+                return
+            start = max(end, self.end_offset)
+            end = min(end + max(end - start_offset, 1), log_end)
+
+
+def _new_producers() -> ProducerState:
+    """Return an empty state in which markers count at once, replicated or not."""
+    producers = ProducerState()
+    producers.on_high_watermark(INT64_MAX)
+    return producers
 
 
 def replay(
@@ -143,7 +202,8 @@ def replay(
 ) -> list[NDArray[np.void]]:
     """Apply batches to `producers`; return the aborted transactions.
 
-    The start is inclusive, the end exclusive; a corrupt batch raises `CorruptionError`.
+    A batch that contains the start is applied, the end is exclusive. A corrupt batch raises
+    `CorruptionError`.
     """
     return [found for found, _ in _replayed(log, producers, start, end_offset, verify=verify)]
 
@@ -166,7 +226,7 @@ def _replayed(
     for segment, run, headers, _ in scan.runs(verify_crc=verify):
         first, last = headers["base_offset"], headers["last_offset"]
         offsets = np.where(first < 0, last, first)  # a wrapper message has only a last offset
-        within = (offsets >= scan.first_offset) & (offsets < end_offset)
+        within = (last >= scan.first_offset) & (offsets < end_offset)
         controls: list[ControlRecord | None] = []
         broken = None
         for index in np.flatnonzero(is_control(headers) & within).tolist():
@@ -193,7 +253,7 @@ def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:
     Without one: the log's first offset and an empty state. A transaction is dropped when it ends,
     without waiting for its replication.
     """
-    start, producers = log.segments[0].base_offset if log.segments else 0, ProducerState()
+    start, producers = log.segments[0].base_offset if log.segments else 0, _new_producers()
     for offset in reversed(log.files.producer_snapshots):
         if offset > up_to:
             continue

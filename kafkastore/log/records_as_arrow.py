@@ -108,7 +108,7 @@ def read(
     damage = CorruptionHandler(on_corrupt, skipped)
     aborted = broken = None
     if reads_committed(isolation) and is_decided:
-        aborted = log.beside_changes(lambda: find_aborted(log, start, end))
+        aborted = log.beside_changes(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         last_stable_offset, aborted, broken = log.beside_changes(
             lambda: find_committed(

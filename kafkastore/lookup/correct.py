@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
-from kafkastore.formats.state.transactions import AbortedBatches
-from kafkastore.log.isolation import find_committed, reads_committed
+from kafkastore.log.isolation import find_aborted, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import (
@@ -54,8 +53,7 @@ def _segments(view: LogView, choice: LookupChoice) -> Sequence[SegmentByTime]:
     ]
     if not reads_committed(choice.isolation):
         return segments
-    aborted = find_committed(view, start, view.log_end_offset).aborted
-    return [CommittedSegment(segment, aborted) for segment in segments]
+    return [CommittedSegment(segment, view) for segment in segments]
 
 
 class CorrectSegment:
@@ -137,9 +135,9 @@ class _SearchBeforeDamage:
 class CommittedSegment:
     """A segment whose aborted records are not found; it is its own search."""
 
-    def __init__(self, segment: CorrectSegment, aborted: AbortedBatches) -> None:
+    def __init__(self, segment: CorrectSegment, view: LogView) -> None:
         self._of_all = segment
-        self._aborted = aborted
+        self._view = view
         self.segment = segment.segment
 
     @property
@@ -161,9 +159,12 @@ class CommittedSegment:
         """First and last offsets of aborted batches; adjacent batches are merged."""
         firsts: list[int] = []
         lasts: list[int] = []
+        end = self.segment.next_base_offset
+        end = self._view.log_end_offset if end is None else end
+        aborted = find_aborted(self._view, self.segment.base_offset, end)
         with self.segment.open_log() as file:
             for run in file.runs():
-                headers = run.headers[self._aborted.of(run.headers)]
+                headers = run.headers[aborted.of(run.headers)]
                 for first, last in headers[["base_offset", "last_offset"]].tolist():
                     if lasts and first == lasts[-1] + 1:
                         lasts[-1] = last

@@ -12,7 +12,7 @@ from operator import attrgetter
 from kafkastore.errors import CorruptIndexError, CorruptionError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.state.transactions import is_control
-from kafkastore.log.isolation import find_committed, reads_committed
+from kafkastore.log.isolation import find_aborted, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.broker import BrokerSegment
 from kafkastore.lookup.kip_33 import Kip33Segment
@@ -89,9 +89,7 @@ class _Case:
             if is_control(headers)[0]:
                 return f"offset {found.offset} is a transaction marker, which consumers do not get"
             if reads_committed(self._choice.isolation):
-                end = self._view.log_end_offset
-                aborted = find_committed(self._view, self._view.log_start_offset, end).aborted
-                if aborted.of(headers)[0]:
+                if find_aborted(self._view, found.offset, found.offset + 1).of(headers)[0]:
                     return f"offset {found.offset} is of an aborted transaction"
                 return f"offset {found.offset} is not below the last stable offset"
         return (

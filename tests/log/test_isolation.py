@@ -1,6 +1,5 @@
 """Readers of committed records, against what brokers gave to such consumers."""
 
-import contextlib
 import os
 import shutil
 
@@ -10,7 +9,7 @@ from models.refused import refused
 from models.seed import some
 
 import kafkastore
-from kafkastore import CorruptBatchError, CorruptIndexError
+from kafkastore import CorruptBatchError
 from kafkastore.errors import ChecksumError
 
 TRANSACTIONS = pytest.mark.golden_cases(names=["transactions"], answers="answers")
@@ -123,23 +122,53 @@ def copied(log, tmp_path, *suffixes):
 
 
 @TRANSACTIONS
-def test_a_torn_transaction_index_is_an_error_and_not_believed(golden_case, tmp_path):
-    torn = 0
+def test_a_harmed_transaction_index_changes_no_answer(golden_case, tmp_path):
+    """It has no checksum, and the log itself shows what was aborted."""
+    harmed = 0
     for log, answer in partitions(golden_case):
         directory = copied(log, tmp_path, ".log", ".txnindex", ".snapshot")
-        alone = kafkastore.open(directory)[log.path.name]
-        for path in directory.glob("*.txnindex"):
-            path.write_bytes(path.read_bytes()[:-5])
-        for path in directory.glob("*.txnindex"):
-            if path.stat().st_size:
-                torn += 1
-                with pytest.raises(CorruptIndexError) as caught:
-                    committed_offsets(alone, start_offset=int(path.stem))
-                assert caught.value.path == path
-        # From a segment that has no index on the log itself tells.
-        with contextlib.suppress(CorruptIndexError):
-            assert committed_offsets(alone) == answer["committed_offsets"]
-    assert torn
+        for path in sorted(directory.glob("*.txnindex")):
+            data = path.read_bytes()
+            flipped = [(at, 1 << bit) for at in range(len(data)) for bit in range(8)]
+            for at, bit in [*some(flipped, 20, path.name), (len(data), 0)]:
+                wrong = bytearray(data)
+                wrong[at:at + 1] = [wrong[at] ^ bit] if at < len(data) else b"torn"
+                path.write_bytes(wrong)
+                alone = kafkastore.open(directory)[log.path.name]
+                for start in {0, int(path.stem), *some(answer["committed_offsets"], 5, (at, bit))}:
+                    wanted = [offset for offset in answer["committed_offsets"] if offset >= start]
+                    assert committed_offsets(alone, start_offset=start) == wanted
+                    table = alone.to_arrow(
+                        ["offset"], start_offset=start, isolation="read_committed"
+                    ).read_all()
+                    assert table["offset"].to_pylist() == wanted
+                    harmed += 1
+            path.write_bytes(data)
+    assert harmed
+
+
+@TRANSACTIONS
+def test_transaction_indexes_decide_where_a_marker_is_skipped(golden_case, tmp_path):
+    """A later producer snapshot shows that its transaction had ended, but not how."""
+    decided = 0
+    for log, answer in partitions(golden_case):
+        last = log.segments[-1].base_offset
+        known = max((each for each in log.files.producer_snapshots if each <= last), default=0)
+        for marker in [each for each in log.batches(0, known) if each.is_control]:
+            directory = copied(log, tmp_path, ".log", ".txnindex", ".snapshot")
+            logs = sorted(directory.glob("*.log"))
+            path = [each for each in logs if int(each.stem) <= marker.base_offset][-1]
+            data = bytearray(path.read_bytes())
+            data[marker.position + marker.size - 1] ^= 1
+            path.write_bytes(data)
+            skipped = []
+            alone = kafkastore.open(directory)[log.path.name]
+            got = committed_offsets(alone, on_corrupt="skip", skipped=skipped)
+            assert got == answer["committed_offsets"]
+            assert [each.position for each in skipped] == [marker.position]
+            decided += 1
+            shutil.rmtree(directory)
+    assert decided
 
 
 def test_a_batch_of_a_wrong_checksum_decides_nothing(golden, tmp_path):

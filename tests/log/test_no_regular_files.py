@@ -26,7 +26,7 @@ QUESTIONS = {
     "size": ("log.segments[0].size", (".log",)),
     "log end": ("log.log_end_offset", (".log", ".index")),
     "offset": ("log.segments[0].translate_offset(5)", (".log", ".index")),
-    "committed": ("list(log.records(isolation='read_committed'))", (".log", ".txnindex")),
+    "committed": ("list(log.records(isolation='read_committed'))", (".log",)),
     "indexes": ("log.segments[0].offset_index, log.segments[0].time_index",
                 (".index", ".timeindex")),
     "recovery": ("kafkastore.recover_log(log, version='2.4')",
