@@ -49,6 +49,7 @@ from kafkastore.jobs.retention import retention
 from kafkastore.jobs.sizing import sizing
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
+from kafkastore.log.log_dir import UnknownLogStartWarning
 from kafkastore.lookup.explanation import Explanation
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
@@ -115,6 +116,7 @@ __all__ = [
     "TimestampType",
     "TopicPartition",
     "TransactionIndex",
+    "UnknownLogStartWarning",
     "UnsupportedForMessageFormatError",
     "UnsupportedFormatError",
     "UnsupportedTimestampError",

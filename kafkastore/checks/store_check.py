@@ -72,6 +72,18 @@ def check_log_dirs(
     yield from _identities(log_dirs, failed)
 
 
+def check_checkpoints(
+    log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
+) -> Iterator[Finding]:
+    """Report the corrupt checkpoints, which concern each partition; see `check_log_dirs`."""
+    for log_dir in log_dirs:
+        for name in _WITHOUT_CHECKPOINT:
+            try:
+                yield from _corrupt_checkpoint(log_dir, name)
+            except OSError as error:
+                failed(error)
+
+
 def _no_partition(skipped: SkippedName) -> Finding:
     """Report a directory that is not read as a partition."""
     kind, remedy = FindingKind.IGNORED_DIRECTORY, "none needed if this is intended"
@@ -90,15 +102,19 @@ def _no_partition(skipped: SkippedName) -> Finding:
     return Finding(kind, skipped.path, None, f"not read as a partition: {skipped.reason}", remedy)
 
 
-def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
-    """Report a corrupt checkpoint, and its missing and extra partitions."""
+def _corrupt_checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
     checkpoint = log_dir.checkpoint(name)
     if (error := checkpoint.error) is not None:
         yield Finding(
             FindingKind.CORRUPT_CHECKPOINT, checkpoint.path, error.position, error.reason,
             _WITHOUT_CHECKPOINT[name],
         )
-        return
+
+
+def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
+    """Report a corrupt checkpoint, and its missing and extra partitions."""
+    yield from _corrupt_checkpoint(log_dir, name)
+    checkpoint = log_dir.checkpoint(name)
     gone = [
         each
         for each in checkpoint.offsets

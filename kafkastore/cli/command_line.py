@@ -4,6 +4,7 @@ from __future__ import annotations
 import difflib
 import io
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -74,8 +75,11 @@ class CommandLine(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command; handle closed pipes and interrupts before click does."""
+        from kafkastore.log.log_dir import UnknownLogStartWarning  # takes time that --help saves
+
         try:
-            with interrupts.raised():
+            with interrupts.raised(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", UnknownLogStartWarning)  # commands report it
                 result = super().invoke(context)
                 sys.stdout.flush()
         except Interrupted:

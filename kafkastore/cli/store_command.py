@@ -80,8 +80,10 @@ class StoreCall:
 
     @cached_property
     def problems(self) -> Problems:
-        """The problems of the selected partitions."""
-        return Problems(len(self.selection.topic_partitions), self.on_corrupt)
+        """The problems of the selected partitions, and of what bounds them."""
+        problems = Problems(len(self.selection.topic_partitions), self.on_corrupt)
+        problems.add_unknown_starts(self.selection.store)
+        return problems
 
     def select(self, *paths: Path) -> Selection:
         """Return the selected partitions of some directories."""

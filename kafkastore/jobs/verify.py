@@ -13,7 +13,7 @@ from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.name_check import check_topic_id
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
-from kafkastore.checks.store_check import check_log_dirs
+from kafkastore.checks.store_check import check_checkpoints, check_log_dirs
 from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row
@@ -26,6 +26,7 @@ from kafkastore.jobs.partition_paths import (
     to_partition_path,
     weight,
 )
+from kafkastore.log.log_dir import LogDir
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import describe_error, to_path
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
@@ -33,6 +34,8 @@ from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_Failed = Callable[[OSError], None]
 
 
 class PartitionToCheck(NamedTuple):
@@ -79,12 +82,12 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         has_topic_ids: bool = False,
         is_weighed: bool = True,
     ) -> Iterator[PartitionToCheck | CheckedFile]:
-        """Yield the partitions, after what is next to them unless some were chosen.
+        """Yield the partitions, after what is next to them; for chosen ones, corrupt checkpoints.
 
         Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`.
         """
-        if chosen is None:
-            yield from _next_to_partitions(store)
+        check = check_log_dirs if chosen is None else check_checkpoints
+        yield from _next_to_partitions(store, check)
         topic_ids: dict[str, tuple[str, Path]] = {}
         for log, duplicate in logs_to_check(store, chosen):
             differing: Iterable[Finding] = ()
@@ -202,7 +205,8 @@ def verify(
     path : path-like, LogStore or list of these
         Log directories or partition directories.
     partitions : collection, optional
-        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.
+        Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and whether the
+        checkpoints next to them can be read.
     sample : float
         The fraction of segments whose logs are read, above 0 and up to 1; names, small files and
         the structure of indexes are always checked. The choice depends on the segments' names, so
@@ -275,10 +279,12 @@ def _findings_of(
             progress(done, max(done, total))
 
 
-def _next_to_partitions(store: LogStore) -> Iterator[CheckedFile]:
+def _next_to_partitions(
+    store: LogStore, check: Callable[[tuple[LogDir, ...], _Failed], Iterator[Finding]]
+) -> Iterator[CheckedFile]:
     """Yield the findings next to the partitions, then unreadable files."""
     failures: list[OSError] = []
-    for finding in check_log_dirs(store.log_dirs, failures.append):
+    for finding in check(store.log_dirs, failures.append):
         checked = CheckedPartition(finding.path, [finding])
         yield CheckedFile(store_around(finding.path, store), checked)
     for error in failures:

@@ -91,6 +91,26 @@ class Checkpoint(NamedTuple):
         return f"{self.path.name} has no line for it"
 
 
+class UnknownLogStartWarning(UserWarning):
+    """Warn that log start offsets can't be read: logs begin at their first segments.
+
+    Parameters
+    ----------
+    error : CorruptCheckpointError
+        What is wrong with the checkpoint.
+    """
+
+    def __init__(self, error: CorruptCheckpointError) -> None:
+        super().__init__(error)
+        self.error = error
+
+    def __str__(self) -> str:
+        return (
+            f"{self.error}: logs begin at their first segments, and deleted records may reappear; "
+            "restore the file if there is a copy"
+        )
+
+
 class LogDir:
     """A log directory; its listing and its checkpoints are read at the first access.
 
@@ -173,6 +193,11 @@ class LogDir:
         Empty if the file is missing or corrupt.
         """
         return self.checkpoint(LOG_START_OFFSET_CHECKPOINT).offsets
+
+    @property
+    def log_starts_error(self) -> CorruptCheckpointError | None:
+        """Why the log start offsets can't be read; None if they can."""
+        return self.checkpoint(LOG_START_OFFSET_CHECKPOINT).error
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:

@@ -4,6 +4,7 @@ Scans, isolation and lookups take a `LogView` as their first argument.
 """
 from __future__ import annotations
 
+import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from kafkastore.formats.state.file_names import (
     TopicPartition,
 )
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
-from kafkastore.log.log_dir import LogDir
+from kafkastore.log.log_dir import LogDir, UnknownLogStartWarning
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.paths import list_again, open_path
 from kafkastore.segment.log_segment import LogSegment
@@ -152,13 +153,17 @@ class LogView:
     def start_bound(self) -> LogBound:
         """First offset that can be read: the checkpoint's, or the first base offset.
 
+        A corrupt checkpoint is an `UnknownLogStartWarning`: deleted records reappear.
         Source: Kafka 2.4.0 ``Log.loadSegments``, ``LogManager.loadLogs``.
         """
         first = self.segments[0].base_offset if self.segments else 0
         basis = "base offset of the first segment" if self.segments else "there is no segment"
         offset, unknown = self.checkpointed(LOG_START_OFFSET_CHECKPOINT)
         if offset is None:
-            return LogBound(first, f"{basis}: {unknown}")
+            error = None if self.log_dir is None else self.log_dir.log_starts_error
+            if error is not None:
+                warnings.warn(UnknownLogStartWarning(error), stacklevel=2)
+            return LogBound(first, f"{basis}: {unknown}", error)
         if offset < first:
             return LogBound(first, f"{basis}, above {offset} in {LOG_START_OFFSET_CHECKPOINT}")
         return LogBound(offset, LOG_START_OFFSET_CHECKPOINT)

@@ -107,6 +107,7 @@ def command(
     options.check(call.paths)
     chosen = call.selection  # raises before anything is read or copied
     problems = Problems()
+    problems.add_unknown_starts(chosen.store)
     if save_mtimes is not None:
         check_output(save_mtimes, chosen.store)
         problems.add_unread(write_mtimes(save_mtimes, chosen.logs()))

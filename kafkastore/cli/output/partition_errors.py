@@ -18,6 +18,8 @@ from kafkastore.cli.output.failures import (
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.log_dir import UnknownLogStartWarning
+from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.unread_partition import UnreadPartition
 
@@ -102,6 +104,13 @@ class Problems:
                 return
             yield item
             del item  # do not keep it in memory while the next one is read
+
+    def add_unknown_starts(self, store: LogStore) -> None:
+        """Report log directories whose log start offsets can't be read."""
+        for log_dir in store.log_dirs:
+            if log_dir.log_starts_error is not None:
+                self.count += 1
+                print_problem(str(UnknownLogStartWarning(log_dir.log_starts_error)))
 
     def add_unread(self, unread: Iterable[UnreadPartition]) -> None:
         """Report the partitions for which nothing is planned."""
