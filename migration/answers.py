@@ -27,7 +27,7 @@ from kafkastore.lookup.rules import broker_rules
 from kafkastore.paths import describe_error, to_path
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.sample_times import sample_times
+from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
 from kafkastore.versions import NEWEST_VERSION
 
 #: The default brokers: the version that most rules here follow, and the newest one.
@@ -164,7 +164,7 @@ def answers(
     """
     check_kind("survey", survey, Survey)
     check_kind("plan", plan, Plan)
-    samples = whole_number("samples", samples, 1)
+    samples = whole_number("samples", samples, 1, MOST_SAMPLES)
     most = whole_number("most_partitions", most_partitions, 1)
     threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
     changes: dict[str, list[FileChange]] = {}

@@ -206,6 +206,7 @@ def remove_recovery_area(
     area: Path, *, trust_area: bool = False, fs: FileSystem = FileSystem()
 ) -> None:
     """Delete a recovery area; refuse one that others can have written."""
+    area = Path(os.path.realpath(area.parent), area.name)
     if not is_recovery_area(area):
         raise ChangeRefusedError(
             f"{area} does not have the name of a recovery area; nothing was removed",

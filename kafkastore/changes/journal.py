@@ -123,11 +123,19 @@ class Journal:
         """
         area = Path(area)
         named = None if root is None else Path(os.path.realpath(root))
+        path = area / PLAN_FILE
         try:
-            text = read_own_file(area / PLAN_FILE, dir_fd=dir_fd).decode()
-            return cls.of_plan(area, Plan.from_json(text), named)
-        except (ValueError, NotAFileError) as error:  # includes InvalidPlanError
-            path = area / PLAN_FILE
+            plan = Plan.from_json(read_own_file(path, dir_fd=dir_fd).decode())
+        except NotAFileError as error:
+            raise InvalidPlanError(str(error), path) from error
+        except ValueError as error:  # includes InvalidPlanError
+            raise InvalidPlanError(f"{path} can't be read: {error}", path) from error
+        path = area / JOURNAL_FILE
+        try:
+            return cls.of_plan(area, plan, named)
+        except NotAFileError as error:
+            raise InvalidPlanError(str(error), path) from error
+        except ValueError as error:
             raise InvalidPlanError(f"{path} can't be read: {error}", path) from error
 
     @property

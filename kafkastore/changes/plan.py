@@ -323,8 +323,15 @@ class Plan:
             )
         except InvalidPlanError:
             raise
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidPlanError(f"not a plan: {error!r}") from error
+        except json.JSONDecodeError as error:
+            what = f"not JSON: {error.msg} at character {error.pos}"
+            raise InvalidPlanError(what) from error
+        except KeyError as error:
+            raise InvalidPlanError(f"not a plan: it has no {error}") from error
+        except TypeError as error:
+            raise InvalidPlanError("not a plan: a value has the wrong kind") from error
+        except ValueError as error:
+            raise InvalidPlanError(f"not a plan: {error}") from error
 
     @classmethod
     def merged(cls, plans: Iterable[Plan]) -> Plan:

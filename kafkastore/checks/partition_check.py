@@ -26,7 +26,15 @@ from kafkastore.checks.segment_check import SegmentCheck
 from kafkastore.checks.snapshot_check import SnapshotCheck
 from kafkastore.checks.time_check import TimeCheck
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
-from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.state.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TopicPartition,
+    parse_segment_file,
+    segment_file_name,
+)
 from kafkastore.paths import to_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
@@ -157,6 +165,7 @@ class _PartitionCheck:
         yield from self._gaps()
         yield from self.times.findings()
         end = self.next_offset if segments else self.log.log_start_offset
+        yield from self._lost_logs(end)
         if end is None:
             return
         yield from self.epochs.end(end, has_epochs=self.has_epochs)
@@ -171,6 +180,33 @@ class _PartitionCheck:
                 f"the log, the oldest of producer {producer_id} since offset {first_offset}",
                 "none needed while its producer runs; otherwise kafka-transactions.sh abort",
             )
+
+    def _lost_logs(self, log_end_offset: int | None) -> Iterator[Finding]:
+        """Report indexes of segments whose offsets are missing, or follow the log's end.
+
+        Others belong to segments that retention or compaction was deleting.
+        """
+        files = [parse_segment_file(note.path.name) for note in self.log.leftovers]
+        known = [file for file in files if file is not None]
+        deleted = {
+            file.base_offset
+            for file in known
+            if file.type_suffix == LOG_SUFFIX and file.temporary == DELETED_SUFFIX
+        }
+        bases = {
+            file.base_offset
+            for file in known
+            if file.type_suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX) and not file.temporary
+        }
+        for base in sorted(bases - deleted):
+            is_missing = any(start <= base < end for start, end in self.gaps)
+            is_behind = log_end_offset is not None and base >= log_end_offset
+            if is_missing or (is_behind and self.log.segments):
+                yield Finding(
+                    FindingKind.LOST_LOG, self.log.path / segment_file_name(base, LOG_SUFFIX), None,
+                    f"the segment of offsets from {base} on has an index, and no log",
+                    "look for the lost .log, or for another replica, before a broker starts here",
+                )
 
     def _gaps(self) -> Iterator[Finding]:
         """Report offsets missing between segments, in one finding."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import whole_number
 from kafkastore.jobs.job import Job, PartitionJob, Row
 from kafkastore.jobs.partition_paths import (
     FAILURES,
@@ -21,7 +22,7 @@ from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.sample_times import sample_times
+from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class CompareJob(PartitionJob[ComparedPartition]):
     legacy_rules: str = NEWEST_LEGACY_VERSION
     whole_seconds: bool = False
     on_corrupt: OnCorrupt = "raise"
+
+    def __post_init__(self) -> None:
+        whole_number("samples", self.samples, 0, MOST_SAMPLES)
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:

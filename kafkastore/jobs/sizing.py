@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import INT32_MAX, whole_number
 from kafkastore.errors import ArgumentValueError
 from kafkastore.jobs.job import PartitionJob, Row
 from kafkastore.jobs.partition_paths import Copies, open_copies
@@ -138,12 +138,12 @@ def sizing(
     >>> round(second.bytes / 2**30, 1), minute.bytes // 2**20
     (3.4, 57)
     """
-    intervals = [whole_number("intervals", each, 1) for each in intervals]
+    intervals = [whole_number("intervals", each, 1, INT32_MAX) for each in intervals]
     buckets_ms = [whole_number("buckets_ms", each, 1) for each in buckets_ms]
     if path is None:
         if partitions is not None:
             raise ArgumentValueError("partitions", "None without a path", partitions)
-        count = whole_number("broker_partitions", broker_partitions, 1)
+        count = whole_number("broker_partitions", broker_partitions, 1, INT32_MAX)
         return sizing_by_formula(intervals, buckets_ms, count)
     job = SizingJob(tuple(intervals), tuple(buckets_ms))
     items = job.items(open_paths(path), partitions, is_weighed=False)

@@ -128,9 +128,13 @@ def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> by
         if error.errno != errno.ELOOP:
             raise
         raise NotAFileError(path, "a symbolic link") from error
-    with open(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
-        check_regular(path, status)
+        check_regular(path, status)  # before `open`, which has no name for a directory
+    except BaseException:
+        os.close(descriptor)
+        raise
+    with open(descriptor, "rb") as file:
         if status.st_size > MAX_JSON_BYTES:
             raise ValueError(f"{os.fspath(path)} has {status.st_size} bytes, too many")
         return file.read(MAX_JSON_BYTES + 1)

@@ -14,6 +14,8 @@ from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
+#: Maximum number of times for one partition, with which they fit in memory.
+MOST_SAMPLES = 100_000
 #: Maximum number of time index entries used per segment, chosen evenly.
 _MOST_ENTRIES = 64
 
@@ -29,8 +31,8 @@ def sample_times(
     may be shorter. If no record has a timestamp, `modified` (modification times, ms since 1970)
     replaces them. If no segment can be read, `CorruptionError` is raised.
     """
-    spread = whole_number("spread", spread, 0)
-    around = whole_number("around", around, 0)
+    spread = whole_number("spread", spread, 0, MOST_SAMPLES)
+    around = whole_number("around", around, 0, MOST_SAMPLES)
     modified = [each for each in modified if each >= 0]
     stamps = _stamps(log)
     known = stamps or sorted(set(modified))

@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Harm, list[str], str, dict[str, str]]] = {
         nothing, ["predict"], " loads with all records", {"outcome": "is-changed"},
     ),
     "predict-lost": (
-        cut_it_short, ["predict"], " loses bytes of its log", {"outcome": "loses-records"},
+        cut_it_short, ["predict"], " loses records", {"outcome": "loses-records"},
     ),
     "repair": (flip_a_byte, ["repair", "--on-corrupt", "skip", "--dry-run"], " skipped",
                {"kind": "damage"}),

@@ -16,13 +16,13 @@ from cli.test_documentation import check, documented
 def test_a_crash_is_told_with_the_bytes_it_costs(golden_case: Any, run: Run) -> None:
     ran = run("predict", golden_case.root / "logs", "--kafka-version", golden_case.version)
     assert ran.code == 1
-    assert "crash-0 loses bytes of its log" in ran.out
+    assert "crash-0 loses records" in ran.out
     assert "there is no clean-shutdown marker" in ran.out
     assert "checksum is wrong at byte" in ran.out
     end = golden_case.answers["partitions"]["crash-0"]["log_end_offset"]
     assert f"then has 3 segments, log start offset 0, log end offset {end}" in ran.out
     lost = sum(int(each) for each in re.findall(r"at byte \d+, (\d+) bytes? off", ran.out))
-    assert ran.out.splitlines()[-1].endswith(f"1 loses bytes of its log ({lost} bytes)")
+    assert ran.out.splitlines()[-1].endswith(f"1 loses records ({lost} bytes)")
 
 
 @pytest.mark.golden_cases(names="crash-torn", versions=["2.*", "4.*"], answers="answers-recovered")

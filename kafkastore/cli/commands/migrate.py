@@ -55,6 +55,7 @@ from kafkastore.migration import (
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 from kafkastore.paths import refuse_remote
+from kafkastore.store.sample_times import MOST_SAMPLES
 
 
 @store_command("spark", "verbose", paths_required=False)
@@ -71,7 +72,8 @@ from kafkastore.paths import refuse_remote
 @mtimes_option("When segments were last appended to, for directories that lost it")
 @save_mtimes_option
 @click.option(
-    "--samples", type=click.IntRange(min=0), default=SAMPLES, show_default=True, metavar="N",
+    "--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
+    metavar="N",
     help="The number of times to look up in each partition before and after, to compare brokers' "
     "answers; of many partitions, some.",
 )
@@ -257,7 +259,8 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
     for line in group_lines(problems, verbose=verbose):
         print_note(line)
     changed = format_count(found.changed_partitions, "partition")
-    asked = f"{len(found.partitions):,} of {changed} asked"
+    answered = sum(each.problem is None for each in found.partitions)
+    asked = f"{answered:,} of {changed} asked"
     if not found.summaries:
         print(f"answers: no record has a timestamp to ask for; {asked}")
     alike: dict[AnswersSummary, list[str]] = {}

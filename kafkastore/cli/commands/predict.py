@@ -18,7 +18,7 @@ from kafkastore.jobs.predict import PredictionSummary, PredictJob
 
 _TEXT_FOR_ONE = {
     Outcome.STOPS_THE_START: "stops the start",
-    Outcome.LOSES_RECORDS: "loses bytes of its log",
+    Outcome.LOSES_RECORDS: "loses records",
     Outcome.IS_DELETED: "is deleted",
     Outcome.IS_NOT_READ: "is not read",
     Outcome.IS_CHANGED: "loads with all records; index or snapshot files are rewritten",
@@ -26,7 +26,7 @@ _TEXT_FOR_ONE = {
 }
 _TEXT_FOR_MANY = {
     Outcome.STOPS_THE_START: "stop the start",
-    Outcome.LOSES_RECORDS: "lose bytes of logs",
+    Outcome.LOSES_RECORDS: "lose records",
     Outcome.IS_DELETED: "are deleted",
     Outcome.IS_NOT_READ: "are not read",
     Outcome.IS_CHANGED: "load with all records; index or snapshot files are rewritten",

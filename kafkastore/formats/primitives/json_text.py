@@ -33,6 +33,10 @@ def parse_json(
         value = json.loads(data, object_hook=object_hook)
     except RecursionError:
         raise ValueError(f"JSON is nested deeper than {MAX_JSON_DEPTH} levels") from None
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise
+    except ValueError:
+        raise ValueError("a number in the JSON has too many digits") from None
     level = [value]
     for _ in range(MAX_JSON_DEPTH + 1):
         level = [
