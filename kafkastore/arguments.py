@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from typing import SupportsIndex, TypeVar
 
 from kafkastore.errors import ArgumentTypeError, ArgumentValueError
@@ -33,6 +34,11 @@ def whole_number(
     return number
 
 
+def thread_count(threads: SupportsIndex | None) -> int:
+    """Return a number of threads; None means as many as there are processors."""
+    return os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+
+
 def check_choice(name: str, value: str, choices: Sequence[_Choice]) -> _Choice:
     """Return the one of the choices that an argument equals."""
     for choice in choices:
@@ -43,9 +49,11 @@ def check_choice(name: str, value: str, choices: Sequence[_Choice]) -> _Choice:
 
 
 def check_collection(name: str, value: object) -> None:
-    """Refuse one string in place of a collection of strings."""
+    """Refuse one string in place of a collection of strings, or no collection."""
     if isinstance(value, str):
         raise ArgumentTypeError(name, f"a collection such as [{value!r}]", value)
+    if value is not None and not isinstance(value, Iterable):
+        raise ArgumentTypeError(name, "a collection", value)
 
 
 def check_one_dimension(name: str, dimensions: int) -> None:

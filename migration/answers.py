@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkastore.migration.survey import PartitionSurvey, Survey
 
-from kafkastore.arguments import check_kind, whole_number
+from kafkastore.arguments import check_kind, thread_count, whole_number
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.changes.runner import Progress
@@ -166,7 +166,7 @@ def answers(
     check_kind("plan", plan, Plan)
     samples = whole_number("samples", samples, 1, MOST_SAMPLES)
     most = whole_number("most_partitions", most_partitions, 1)
-    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    threads = thread_count(threads)
     changes: dict[str, list[FileChange]] = {}
     for change in plan.changes:
         changes.setdefault(change.path.rpartition("/")[0], []).append(change)

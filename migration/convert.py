@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from kafkastore.arguments import INT32_MAX, check_choice, whole_number
+from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
@@ -181,7 +181,7 @@ def plan_convert(
     changes: list[FileChange] = []
     unconverted: list[UnconvertedSegment] = []
     unread: list[UnreadPartition] = []
-    threads = threads or os.cpu_count() or 1
+    threads = thread_count(threads)
     with ParallelMap(convert, logs, threads, "kafkastore-convert") as in_turn:
         for done in in_turn:
             if isinstance(done, UnreadPartition):

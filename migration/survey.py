@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -12,7 +11,7 @@ from pathlib import Path
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import thread_count
 from kafkastore.changes.directory_lock import lock_files
 from kafkastore.changes.runner import Progress
 from kafkastore.errors import ArgumentTypeError, KafkaStoreError, SegmentGoneError
@@ -166,7 +165,7 @@ def survey(
     """
     root = root_of_plan(path)
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
-    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    threads = thread_count(threads)
     if not isinstance(mtimes, Mapping | None):
         raise ArgumentTypeError("mtimes", "a mapping of paths to ms since 1970", mtimes)
     store = open_store(root)

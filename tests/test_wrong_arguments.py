@@ -82,9 +82,18 @@ NUMBERS = {
     "intervals": lambda log, value: kafkastore.sizing(intervals=[value]),
     "threads of plan_reindex": lambda log, value: kafkastore.plan_reindex(log.path, threads=value),
     "threads of survey": lambda log, value: kafkastore.migration.survey(log.path, threads=value),
+    "threads of plan_convert": lambda log, value: kafkastore.migration.plan_convert(
+        log.path, threads=value
+    ),
+    "threads of verify": lambda log, value: list(kafkastore.verify(log.path, threads=value)),
+    "threads of apply": lambda log, value: kafkastore.apply(
+        kafkastore.plan_reindex(log.path), threads=value
+    ),
     "partition": lambda log, value: kafkastore.open(log.path)["t", value],
+    "version": lambda log, value: log.list_offset(1, "2.4", version=value),
+    "known_end_offset": lambda log, value: log.to_arrow(known_end_offset=value),
 }
-NONE_ALLOWED = ("start_", "end_", "limit", "base_offset", "now", "threads")
+NONE_ALLOWED = ("start_", "end_", "limit", "base_offset", "now", "threads", "version", "known_")
 
 
 @pytest.mark.parametrize("value", [1.0, "7", b"7", [], object(), float("nan"), np.float64(7), None])
@@ -93,6 +102,13 @@ def test_what_is_no_whole_number_is_refused_by_the_argument_s_name(log, name, va
     if value is None and name.startswith(NONE_ALLOWED):
         return
     with refused(name.split(" of ")[0], ArgumentTypeError):
+        NUMBERS[name](log, value)
+
+
+@pytest.mark.parametrize("value", [0, -1])
+@pytest.mark.parametrize("name", [name for name in NUMBERS if name.startswith("threads")])
+def test_no_threads_are_refused(log, name, value):
+    with refused("threads"):
         NUMBERS[name](log, value)
 
 
@@ -361,3 +377,9 @@ def test_a_time_that_is_none_is_refused_before_a_writer_begins_to_alter_anything
         assert caught.value.argument == "now"
         assert not writer.has_failed
         assert writer.delete_old_segments(np.int64(7)).log_start_offset == 0
+
+
+@pytest.mark.parametrize("value", [5, 1.5, True, "offset"])
+def test_what_is_no_collection_is_refused_by_the_argument_s_name(log, value):
+    with refused("columns", ArgumentTypeError):
+        log.to_arrow(value)

@@ -29,7 +29,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.arguments import check_kind
+from kafkastore.arguments import check_kind, whole_number
 from kafkastore.changes.areas import each_journal
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
@@ -101,6 +101,7 @@ def apply(
         again, or `resume`, to finish the plan.
     """
     check_kind("plan", plan, Plan)
+    threads = whole_number("threads", threads, 1)
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
+from kafkastore.arguments import whole_number
 from kafkastore.changes.apply import resume_applying
 from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.directory_lock import locked_directory
@@ -89,6 +90,7 @@ def undo(
         damaged, other users can have written the undo area, or it is not next to the log directory;
         nothing has been changed.
     """
+    threads = whole_number("threads", threads, 1)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
     journal = open_trusted(journal, root, trust_area=trust_area)
@@ -161,6 +163,7 @@ def resume(
     ChangeRefusedError
         As in `apply` and `undo`.
     """
+    threads = whole_number("threads", threads, 1)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
     journal = open_trusted(journal, root, trust_area=trust_area)

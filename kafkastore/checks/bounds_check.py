@@ -61,11 +61,11 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
             f"the high watermark {high_watermark} is beyond the log end offset {log_end_offset}",
             _NONE_NEEDED,
         )
-    elif high_watermark < log.log_start_offset:
+    elif high_watermark < log.start_bound.offset:
         yield Finding(
             FindingKind.HIGH_WATERMARK_BELOW_LOG_START, log.path, None,
             f"the high watermark {high_watermark} is below the log start offset "
-            f"{log.log_start_offset}",
+            f"{log.start_bound.offset}",
         )
 
 

@@ -164,7 +164,7 @@ class _PartitionCheck:
         """Yield the findings that depend on the whole log."""
         yield from self._gaps()
         yield from self.times.findings()
-        end = self.next_offset if segments else self.log.log_start_offset
+        end = self.next_offset if segments else self.log.start_bound.offset
         yield from self._lost_logs(end)
         if end is None:
             return

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import thread_count
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.changes.runner import Progress
@@ -161,7 +161,7 @@ def plan_reindex(
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     store = open_store(root)
     logs = store.logs_of(partitions)
-    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    threads = thread_count(threads)
 
     def read(work: _Work) -> tuple[PartitionLog, _SegmentRead | Exception]:
         log, segment = work

@@ -75,7 +75,7 @@ def check_log_dirs(
 def check_checkpoints(
     log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
 ) -> Iterator[Finding]:
-    """Report the corrupt checkpoints, which concern each partition; see `check_log_dirs`."""
+    """Report the corrupt checkpoints; see `check_log_dirs`."""
     for log_dir in log_dirs:
         for name in _WITHOUT_CHECKPOINT:
             try:

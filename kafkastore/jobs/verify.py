@@ -1,14 +1,13 @@
 """Checks of every file of a store against the others, by partition."""
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import thread_count
 from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.name_check import check_topic_id
@@ -82,7 +81,7 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         has_topic_ids: bool = False,
         is_weighed: bool = True,
     ) -> Iterator[PartitionToCheck | CheckedFile]:
-        """Yield the partitions, after what is next to them; for chosen ones, corrupt checkpoints.
+        """Yield the partitions, after what is next to them; if chosen, only checkpoints.
 
         Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`.
         """
@@ -231,7 +230,7 @@ def verify(
     OSError
         If a file cannot be opened; raised after the findings of its partition.
     """
-    threads = os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    threads = thread_count(threads)
     stop = StopFlag()
     job, store = VerifyJob(sample, stop), open_paths(path)
     chosen = None if partitions is None else set(store.chosen(partitions))

@@ -48,7 +48,7 @@ def find_high_watermark(
     offline. An offset is limited to the log's bounds.
     Source: Kafka 2.4.0 ``Partition.createLog``, ``Log.updateHighWatermark``.
     """
-    start = view.log_start_offset
+    start = view.start_bound.offset
     end = view.log_end_offset if log_end_offset is None else log_end_offset
     if choice == "log-end":
         return LogBound(end, "the log end offset, which a sole replica has after its restart")
@@ -78,7 +78,8 @@ def find_last_stable(view: LogView, high_watermark: int) -> LogBound:
     undecided = first_undecided_offset(view, high_watermark)
     if undecided is None:
         return LogBound(high_watermark, "the high watermark: no transaction is open below it")
-    if undecided < view.log_start_offset:
+    start = view.start_bound.offset
+    if undecided < start:
         basis = f"the log start offset, above offset {undecided} of the oldest open transaction"
-        return LogBound(view.log_start_offset, basis)
+        return LogBound(start, basis)
     return LogBound(undecided, "first offset of the oldest open transaction")

@@ -114,7 +114,7 @@ def first_undecided_offset(log: LogView, end_offset: int) -> int | None:
 def _by_index(
     log: LogView, start_offset: int, end_offset: int, asked: _Replay, newest: _Replay
 ) -> AbortedBatches:
-    """Find aborted batches by transaction indexes, and by replays where these may lack some.
+    """Find aborted batches by transaction indexes, or by replays without these.
 
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``.
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.caching import cached_property
-from kafkastore.errors import CorruptCheckpointError, NotAFileError
+from kafkastore.errors import CorruptCheckpointError, CorruptionError, NotAFileError
 from kafkastore.formats.state.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafkastore.formats.state.file_names import (
     CLEAN_SHUTDOWN_FILE,
@@ -96,11 +96,11 @@ class UnknownLogStartWarning(UserWarning):
 
     Parameters
     ----------
-    error : CorruptCheckpointError
+    error : CorruptionError
         What is wrong with the checkpoint.
     """
 
-    def __init__(self, error: CorruptCheckpointError) -> None:
+    def __init__(self, error: CorruptionError) -> None:
         super().__init__(error)
         self.error = error
 

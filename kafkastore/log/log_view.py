@@ -153,7 +153,6 @@ class LogView:
     def start_bound(self) -> LogBound:
         """First offset that can be read: the checkpoint's, or the first base offset.
 
-        A corrupt checkpoint is an `UnknownLogStartWarning`: deleted records reappear.
         Source: Kafka 2.4.0 ``Log.loadSegments``, ``LogManager.loadLogs``.
         """
         first = self.segments[0].base_offset if self.segments else 0
@@ -161,8 +160,6 @@ class LogView:
         offset, unknown = self.checkpointed(LOG_START_OFFSET_CHECKPOINT)
         if offset is None:
             error = None if self.log_dir is None else self.log_dir.log_starts_error
-            if error is not None:
-                warnings.warn(UnknownLogStartWarning(error), stacklevel=2)
             return LogBound(first, f"{basis}: {unknown}", error)
         if offset < first:
             return LogBound(first, f"{basis}, above {offset} in {LOG_START_OFFSET_CHECKPOINT}")
@@ -171,7 +168,7 @@ class LogView:
     @property
     def end_bound(self) -> LogBound:
         """The offset after the last readable batch; `error` says why reading ends there."""
-        start = self.log_start_offset
+        start = self.start_bound.offset
         if not self.segments:
             return LogBound(start, "the log start offset: there is no segment")
         last = self.segments[-1]
@@ -190,10 +187,17 @@ class LogView:
         checkpoint = self.log_dir.checkpoint(name)
         return checkpoint.offsets.get(self.topic_partition), checkpoint.why_without_offset
 
-    @property
+    @cached_until_refresh
     def log_start_offset(self) -> int:
-        """First offset that can be read: the checkpoint's, or the first base offset."""
-        return self.start_bound.offset
+        """First offset that can be read: the checkpoint's, or the first base offset.
+
+        If the checkpoint is corrupt, an `UnknownLogStartWarning` says that deleted records
+        reappear.
+        """
+        bound = self.start_bound
+        if bound.error is not None:
+            warnings.warn(UnknownLogStartWarning(bound.error), stacklevel=3)
+        return bound.offset
 
     @cached_until_refresh
     def log_end_offset(self) -> int:
@@ -240,10 +244,10 @@ class LogView:
     def end_before(self, damage: CorruptionHandler) -> int:
         """Return what `end_offset` does; `damage` notes the corrupt bytes after it."""
         if not self.segments:
-            return self.log_start_offset
+            return self.start_bound.offset
         damage = damage.of_another_read()
         end = self.beside_changes(lambda: damage.end_of(self.segments[-1]))
-        return max(end, self.log_start_offset)
+        return max(end, self.start_bound.offset)
 
     @property
     def high_watermark(self) -> int:

@@ -102,6 +102,8 @@ def read(
     batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
     if limit is not None:
         limit = whole_number("limit", limit, 0)
+    if known_end_offset is not None:
+        known_end_offset = whole_number("known_end_offset", known_end_offset)
     chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     indexes = check_indexes(indexes)
     start, end = log.bounds(start_offset, end_offset)

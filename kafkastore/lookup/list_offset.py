@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import (
     ArgumentValueError,
     CorruptionError,
@@ -152,7 +153,7 @@ def _checked_version(query: ListOffsetQuery, broker: BrokerRules | None) -> int:
     """Return the request's version, if the broker supports it and the isolation."""
     oldest, newest = (1, NEWEST_VERSION) if broker is None else broker.list_offsets_versions
     oldest = max(oldest, 1)
-    version = newest if query.version is None else query.version
+    version = newest if query.version is None else whole_number("version", query.version)
     if version == 0:
         raise ArgumentValueError("version", "at least 1 (0: rules legacy)", version)
     if not oldest <= version <= newest:

@@ -444,6 +444,12 @@ HARMS = [
     # Names.
     Harm(
         "log lost", INDEXES, lambda root: second(root, ".log").rename(root.parent / "lost"),
+        FindingKind.LOST_LOG, "broken-0/*22.log", None,
+        lambda root: (root.parent / "lost").rename(root / "broken-0" / f"{22:020}.log"),
+    ),
+    Harm(
+        "deletion interrupted", INDEXES,
+        lambda root: second(root, ".log").rename(root / "broken-0" / f"{22:020}.log.deleted"),
         FindingKind.INDEX_WITHOUT_LOG, "broken-0/*22.index", None, none_needed,
     ),
     Harm(

@@ -52,6 +52,7 @@ PLACES = {
         ("2.4.0", "leader-epochs", "epochs-0"), {"state": "unclean", "first_segment": 21},
     ),
     "killed": (("2.4.0", "crash", "crash-0"), {"state": "unclean", "first_segment": 54}),
+    "deleted-records": (("2.4.0", "delete-records", "deleted-0"), {}),
     "three-formats": (("2.4.0", "old-formats", "formats-0"), {"first_segment": 123}),
     "transactions-2.4": (("2.4.0", "transactions", "txn-1"), {"first_segment": 32}),
     "compacted-alone": (("3.9.1", "compacted", "compacted-1"), {"state": "alone"}),
@@ -260,6 +261,7 @@ CONDITIONS: dict[tuple[str, str], Callable[[Unseen], bool]] = {
     ("leader-epoch-checkpoint", "start_offset"): epochs_still_fit,
     ("recovery-point-offset-checkpoint", "recovery_point"): will_be_recovered,
     ("replication-offset-checkpoint", "high_watermark"): offset_is_in_the_log,
+    ("log-start-offset-checkpoint", "log_start_offset"): offset_is_in_the_log,
 }
 
 

@@ -1,5 +1,6 @@
 """Batches written again with valid checksums, and renamed segments: what shows them."""
 
+import shutil
 import struct
 
 import pytest
@@ -115,3 +116,32 @@ def test_a_segment_renamed_into_its_first_wrapper_is_found_by_verify_alone(tmp_p
     (finding,) = [each for each in verify(tmp_path) if each.severity is Severity.DATA_LOSS_RISK]
     assert (finding.kind, finding.position) == (FindingKind.BATCH_OUTSIDE_SEGMENT, 0)
     assert offsets(tmp_path) == [*range(2, 12)]
+
+
+@pytest.mark.parametrize("left", [0, 1, 9])
+def test_batches_lost_at_the_end_of_a_closed_segment_are_found_by_its_indexes_alone(root, left):
+    """To readers they are a gap, as compaction leaves it."""
+    path = root / "t-0" / f"{0:020}.log"
+    path.write_bytes(b"".join(each.data for each in BATCHES[:left]))
+    assert is_found(root)
+    assert offsets(root) == [*range(2 * left), *range(20, 60)]
+    path.with_suffix(".index").unlink()
+    path.with_suffix(".timeindex").write_bytes(b"")
+    kinds = {each.kind for each in verify(root)}
+    assert FindingKind.MISSING_OFFSETS in kinds
+    assert FindingKind.OFFSET_INDEX_BEYOND_LOG_END not in kinds
+
+
+def test_a_producer_snapshot_of_another_partition_is_found_by_verify_alone(golden, tmp_path):
+    directory = tmp_path / "logs"
+    shutil.copytree(golden("4.1.1", "transactions", "answers").logs, directory)
+    assert not is_found(directory)
+    right = kafkastore.open(directory)["txn-0"].last_stable_offset
+    shutil.copy(
+        directory / "txn-1" / f"{42:020}.snapshot", directory / "txn-0" / f"{128:020}.snapshot"
+    )
+    assert is_found(directory)
+    log = kafkastore.open(directory)["txn-0"]
+    assert log.last_stable_offset < right
+    committed = [record.offset for record in log.records(isolation="read_committed")]
+    assert max(committed) < log.last_stable_offset

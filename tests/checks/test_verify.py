@@ -420,3 +420,29 @@ def test_a_marker_that_is_no_file_is_told_with_what_a_broker_takes_it_for(
     kinds = [each.kind for each in verify(logs) if each.path == marker]
     assert kinds.count(FindingKind.NOT_A_FILE) == 1
     assert kafkastore.open(logs).log_dirs[0].is_clean == ("link" not in kind)
+
+
+def test_a_corrupt_checkpoint_concerns_each_chosen_partition(golden, tmp_path):
+    directory = tmp_path / "logs"
+    shutil.copytree(golden("2.4.0", "delete-records", "answers").logs, directory)
+    checkpoint = directory / "log-start-offset-checkpoint"
+    assert not list(verify(directory, partitions=[("deleted", 0)]))
+    checkpoint.write_bytes(b"0\n1\n")
+    (found,) = verify(directory, partitions=[("deleted", 0)])
+    assert (found.kind, found.path) == (FindingKind.CORRUPT_CHECKPOINT, checkpoint)
+
+
+@pytest.mark.parametrize("base", [25, 100])
+def test_a_log_that_is_lost_where_its_index_is_left_is_a_risk(golden, tmp_path, base):
+    """In the middle of the log, and at its end."""
+    directory = tmp_path / "logs"
+    shutil.copytree(golden("2.4.0", "create-time-monotonic", "answers").logs, directory)
+    lost = directory / "mono-0" / f"{base:020}.log"
+    healthy = {found.kind for found in verify(directory)}
+    assert FindingKind.LOST_LOG not in healthy
+    lost.unlink()
+    (found,) = [each for each in verify(directory) if each.kind is FindingKind.LOST_LOG]
+    assert (found.path, found.severity) == (lost, Severity.DATA_LOSS_RISK)
+    # Retention renames the log first, and may be interrupted there.
+    lost.with_suffix(".log.deleted").touch()
+    assert FindingKind.LOST_LOG not in {each.kind for each in verify(directory)}

@@ -388,3 +388,23 @@ def test_the_sentence_of_an_error_says_what_to_do() -> None:
     assert format_error(unreadable).startswith("/d/x: the disk")
     assert "/d/x" in format_error(OSError(errno.ELOOP, "Too many levels", "/d/x"))
     assert "--undo-dir" in format_error(NoUndoPlaceError("cannot make /d"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "ROOT", "--summary", "--samples"),
+        ("migrate", "ROOT", "--dry-run", "--samples"),
+        ("pipeline", "ROOT", "--out", "out", "--samples"),
+        ("sizing", "ROOT", "--interval"),
+        ("sizing", "--broker-partitions"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("number", ["10000000000", "9" * 25])
+def test_a_number_that_is_too_large_is_refused(
+    run: Run, sample_root: Path, words: tuple[str, ...], number: str
+) -> None:
+    """It would need more memory than there is, or does not fit 64 bits."""
+    given = [sample_root if word == "ROOT" else word for word in words]
+    assert_one_sentence(run(*given, number), words[-1], number, "is not in the range")

@@ -185,6 +185,42 @@ def test_a_plan_nested_too_deep_is_one_sentence(run: Run, sample_copy: Path) -> 
         assert_one_sentence(run("changes", verb, journal.area), "nested deeper")
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[1", "not JSON: Expecting ',' delimiter at character 2"),
+        ("{}", "not a plan: it has no 'kafkastore_plan'"),
+        ("[]", "not a plan: a value has the wrong kind"),
+        ('{"kafkastore_plan": ' + "9" * 5000 + "}", "too many digits"),
+        (None, "is a directory and not a regular file"),
+    ],
+)
+def test_a_plan_that_is_none_is_one_sentence(
+    run: Run, sample_copy: Path, text: str | None, told: str
+) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    plan = journal.area / "plan.json"
+    plan.unlink()
+    if text is None:
+        plan.mkdir(mode=0o755)
+    else:
+        plan.write_text(text)
+    for verb in ("undo", "resume"):
+        refused = run("changes", verb, journal.area)
+        assert_one_sentence(refused, told)
+        assert refused.err.count(str(plan)) == 1
+
+
+def test_a_journal_that_is_no_file_is_named(run: Run, sample_copy: Path) -> None:
+    run("migrate", sample_copy, "--in-place", "--yes")
+    (journal,) = find_journals(sample_copy)
+    lines = journal.area / "journal.jsonl"
+    lines.unlink()
+    lines.symlink_to("plan.json")
+    assert_one_sentence(run("changes", "undo", journal.area), f"{lines} is a symbolic link")
+
+
 @pytest.mark.parametrize("command", ["ls", "predict", "verify"])
 def test_commands_that_only_look_say_that_a_change_is_unfinished(
     run: Run, sample_copy: Path, command: str
@@ -201,7 +237,9 @@ def test_commands_that_only_look_say_that_a_change_is_unfinished(
     assert "unfinished" not in run(command, sample_copy).err
 
 
-def test_what_a_writer_s_recovery_cut_is_listed_and_removed(run: Run, tmp_path: Path) -> None:
+def test_what_a_writer_s_recovery_cut_is_listed_and_removed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "logs"
     record = Record(0, 1, TimestampType.CREATE_TIME, b"k", b"v", (), None)
     with LogDirWriter(root) as log_dir:
@@ -218,6 +256,7 @@ def test_what_a_writer_s_recovery_cut_is_listed_and_removed(run: Run, tmp_path: 
     listed = run("changes", "list", root).out
     assert str(area) in listed
     assert_one_sentence(run("changes", "undo", area), "nothing is put back by itself")
-    assert run("changes", "remove", area, "--yes").code == 0
+    monkeypatch.chdir(root)
+    assert run("changes", "remove", Path("..", area.name), "--yes").code == 0
     assert not area.exists()
     assert not run("changes", "list", root, "--json").lines

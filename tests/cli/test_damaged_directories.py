@@ -7,6 +7,7 @@ checksum: `docs/formats/what-the-formats-cannot-show.md` says which these are.
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -545,3 +546,36 @@ def test_nothing_that_can_be_answered_of_the_only_path_is_exit_code_2(
             assert ran.code == 2, command
             assert named(ran.err)[name] == 1
             assert ran.err.count("\n") == 1 or command[0] == "latency"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("cat", "--topic", "deleted-0"),
+        ("offsets", "--topic", "deleted-0", "--at", "earliest"),
+        ("offsets", "--at", "earliest", "--rules", "2.4"),
+        ("lag", "--offsets", "g:deleted:0:30"),
+        ("latency",),
+        ("compare", "--summary"),
+        ("retention",),
+        ("migrate", "--dry-run"),
+        ("sizing",),
+        ("ls",),
+    ],
+    ids=" ".join,
+)
+def test_unknown_log_starts_are_told_by_each_command(
+    run: Run, golden: Any, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Below them lie records that were deleted, which come back."""
+    name, *options = command
+    directory = tmp_path / "logs"
+    shutil.copytree(golden("2.4.0", "delete-records", "answers").logs, directory)
+    checkpoint = directory / "log-start-offset-checkpoint"
+    assert run(name, directory, *options).code == 0
+    checkpoint.write_bytes(checkpoint.read_bytes()[:10])
+    ran = run(name, directory, *options)
+    assert ran.code == 1
+    told = [line for line in ran.err.splitlines() if str(checkpoint) in line]
+    assert len(told) == 1
+    assert "at byte 4: logs begin at their first segments" in told[0]

@@ -346,6 +346,16 @@ def test_a_topic_may_lie_in_one_of_several_directories(
     assert_one_sentence(run("migrate", sample_copy, other, "--topic", "down"), "no topic down")
 
 
+def test_a_partition_that_can_t_be_asked_is_not_counted(run: Run, sample_copy: Path) -> None:
+    log = sample_copy / "up-0" / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[8] |= 16  # the length of the first batch
+    log.write_bytes(data)
+    ran = run("migrate", sample_copy, "--dry-run")
+    assert "note: up-0 is not asked for times" in ran.err
+    assert "; 3 of 4 partitions asked\n" in ran.out
+
+
 def test_answers_before_and_after_are_told(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy, "--topic", "up-0")
     assert (

@@ -57,6 +57,7 @@ def ask_everything(root):
         yield lambda segment=segment: segment.largest_record_timestamp()
 
 
+@pytest.mark.filterwarnings("ignore::kafkastore.UnknownLogStartWarning")
 @bounded(150)
 @given(logs(has_headers=True), st.randoms(use_true_random=False))
 def test_every_question_has_an_answer_or_an_error_of_ours(log, source):
