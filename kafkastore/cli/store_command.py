@@ -15,7 +15,6 @@ from kafkastore.cli.options.on_spark import executor, spark_option
 from kafkastore.cli.options.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.options.times import (
     Moment,
-    format_time,
     parse_moment,
     relative_option,
     resolve_times,
@@ -25,6 +24,7 @@ from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.partition_errors import Problems, on_corrupt_option
 from kafkastore.jobs.runner import Failed, run_here
+from kafkastore.log.time_text import format_time
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 
 if TYPE_CHECKING:

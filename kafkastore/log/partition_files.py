@@ -25,7 +25,7 @@ from kafkastore.segment.regular_file import link_kind
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 _SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
-_DELETED = "a broker deletes it"
+_DELETED = "deleted at the next start"
 _NO_OFFSET = "its name is not 20 digits, up to 2^63 - 1, and a suffix"
 _NOT_STARTED = "a broker does not start, or loads it under another base offset"
 

@@ -220,7 +220,7 @@ class BrokerSegment:
             self._chosen_by,
             self.largest_timestamp,
             traced.starting_position,
-            traced.time_entry,
+            None if self.segment.time_index is None else traced.time_entry,
             traced.offset_entry,
             traced.time_slots,
             traced.offset_slots,

@@ -14,6 +14,7 @@ from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.isolation import find_aborted, reads_committed
 from kafkastore.log.log_view import LogView
+from kafkastore.log.time_text import time_in_text
 from kafkastore.lookup.broker import BrokerSegment
 from kafkastore.lookup.kip_33 import Kip33Segment
 from kafkastore.lookup.prepared import lookup_of
@@ -110,7 +111,7 @@ class _Case:
         if seen.is_dated_by_file:
             return (
                 f"{name}: {_missing(seen)}, so the broker uses the file's modification time, "
-                f"{seen.largest_timestamp}, which is before the requested time"
+                f"{time_in_text(seen.largest_timestamp)}, which is before the requested time"
             )
         if seen.is_padded:
             return (
@@ -120,11 +121,12 @@ class _Case:
         if holder.time_index is not None and holder.time_index.first_disorder() >= 0:
             return (
                 f"{name}: its time index is not in order, and the last entry, "
-                f"{seen.largest_timestamp}, is before the requested time"
+                f"{time_in_text(seen.largest_timestamp)}, is before the requested time"
             )
         return (
-            f"{name}: the last entry of its time index, {seen.largest_timestamp}, is below the "
-            f"segment's largest timestamp, {holder.largest_record_timestamp()}"
+            f"{name}: the last entry of its time index, {time_in_text(seen.largest_timestamp)}, is "
+            "below the segment's largest timestamp, "
+            f"{time_in_text(holder.largest_record_timestamp() or 0)}"
         )
 
     def _why_kip_33_skipped(self, holder: LogSegment) -> str:
@@ -136,13 +138,13 @@ class _Case:
         if holder.time_index is None:
             return (
                 f"without a time index its largest time is its modification time, "
-                f"{entries[-1].timestamp}, which is not after the requested time"
+                f"{time_in_text(entries[-1].timestamp)}, which is not after the requested time"
             )
         if entries[-1].timestamp == self._target:
             return "the last entry of its time index must be after the requested time, and is equal"
         return (
-            f"the last entry of its time index, {entries[-1].timestamp}, is not after the "
-            "requested time"
+            f"the last entry of its time index, {time_in_text(entries[-1].timestamp)}, is not "
+            "after the requested time"
         )
 
     def why_stopped_in(self, step: SearchStep) -> str:
@@ -155,15 +157,15 @@ class _Case:
         if isinstance(chosen, BrokerSegment) and chosen.is_dated_by_file:
             return (
                 f"{name}: {_missing(chosen)}, so it is chosen by the file's modification "
-                f"time, {chosen.largest_timestamp}"
+                f"time, {time_in_text(chosen.largest_timestamp)}"
             )
         stated = segment.largest_record_timestamp()
         if stated is None:
             return f"{name}: its time index has an entry, but none of its records has a timestamp"
         if stated < self._target:
             return (
-                f"{name}: its time index has {step.largest_timestamp}, which is later than any "
-                f"of its records, {stated} at most"
+                f"{name}: its time index has {time_in_text(step.largest_timestamp)}, which is "
+                f"later than any of its records, {time_in_text(stated)} at most"
             )
         start = self._lookup.starting_offset
         try:
@@ -175,7 +177,7 @@ class _Case:
         if before is None:
             return (
                 f"{name}: compaction removed that record, but its batch keeps its old largest "
-                f"timestamp, {stated}"
+                f"timestamp, {time_in_text(stated)}"
             )
         if after_start is None:
             return (
@@ -200,7 +202,8 @@ def _why_by_modification_times(answer: TimestampAndOffset | None, step: SearchSt
         return "the requested time is not before the broker's clock, so the answer is the log end"
     return (
         f"segment {step.segment.base_offset} is the newest that was last modified at or before the "
-        f"requested time, at {step.largest_timestamp}, and the answer is its first offset"
+        f"requested time, at {time_in_text(step.largest_timestamp)}, and the answer is its first "
+        "offset"
     )
 
 

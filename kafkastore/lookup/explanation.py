@@ -12,10 +12,11 @@ from kafkastore.formats.indexes.entries import (
     TimestampOffset,
 )
 from kafkastore.log.log_view import LogView
+from kafkastore.log.time_text import time_in_text
 from kafkastore.lookup.differences import why_different
 from kafkastore.lookup.prepared import lookup_of, prepare
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
-from kafkastore.lookup.segments_by_time import Lookup, SearchStep
+from kafkastore.lookup.segments_by_time import ChosenBy, Lookup, SearchStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +95,18 @@ class Explanation:
         if self.base_offset is not None:
             found += self._search_lines()
         elif self.rules != LEGACY:
-            found.append(f"no segment has a time at or after {self.target_timestamp}")
+            found.append(f"no segment has a time at or after {time_in_text(self.target_timestamp)}")
         if self.reason is not None:
             found.append(f"the correct answer is {_shown(self.correct)}: {self.reason}")
         return found
 
     def _search_lines(self) -> list[str]:
+        time = "?" if self.largest_timestamp is None else time_in_text(self.largest_timestamp)
         if self.starting_position is None:
-            return [f"segment {self.base_offset}, last modified at {self.largest_timestamp}"]
-        found = [f"segment {self.base_offset}, up to {self.largest_timestamp}, by {self.chosen_by}"]
+            return [f"segment {self.base_offset}, last modified at {time}"]
+        found = [f"segment {self.base_offset}, up to {time}, by {self.chosen_by}"]
+        if self.time_entry is None and self.chosen_by == ChosenBy.MODIFICATION_TIME:
+            found.append("time index: missing")
         for name, entry, slots in (
             ("time index", self.time_entry, self.time_slots),
             ("offset index", self.offset_entry, self.offset_slots),
@@ -127,7 +131,7 @@ def _shown(found: TimestampAndOffset | None) -> str:
     if found.timestamp == NO_TIMESTAMP:
         return f"offset {found.offset}"
     epoch = "" if found.leader_epoch is None else f", leader epoch {found.leader_epoch}"
-    return f"offset {found.offset}, timestamp {found.timestamp}{epoch}"
+    return f"offset {found.offset}, {time_in_text(found.timestamp)}{epoch}"
 
 
 def _listed(slots: Sequence[int]) -> str:

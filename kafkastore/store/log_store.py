@@ -457,7 +457,14 @@ def _open_log_dir(path: Path) -> LogDir:
         return log_dir
     inner = [name.path for name in log_dir.skipped if any((name.path / m).exists() for m in MARKS)]
     hint = f"; did you mean {inner[0]}?" if inner else ""
+    if partitions:
+        empty = ", ".join(place.name for place in [*partitions.values()][:3])
+        why = f"no segment is in its partition directories ({empty})"
+    elif not any(path.iterdir()):
+        why = "it is empty"
+    else:
+        why = "it has no partition directories (topic-0, ...)"
     raise NotALogDirectoryError(
-        f"{path} is not a Kafka log directory: it has no partition directories (topic-0, ...) "
-        f"and none of a broker's own files{hint}"
+        f"{path} is not a Kafka log directory: {why}, and none of a broker's own files is "
+        f"there{hint}"
     )

@@ -194,7 +194,7 @@ def test_leftovers_and_damaged_checkpoints_are_told(
     (root / "recovery-point-offset-checkpoint").write_bytes(b"0\n5\n")
     ran = run("ls", root)
     assert ran.code == 0
-    assert f"left over: {leftover}, a deleted file: a broker deletes it\n" in ran.out
+    assert f"left over: {leftover}, a deleted file: deleted at the next start\n" in ran.out
     assert "damaged: checkpoint must have 5 entries, got 0" in ran.out
     rows = run("ls", root, "--json").lines
     (left,) = [row for row in rows if row["kind"] == "leftover"]

@@ -229,7 +229,8 @@ def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -
     asked = ["--topic", "up-0", "--at", "2017-07-14T02:40:30Z", "--rules", "2.4", "--explain"]
     reason = (
         "segment 0 has no matching record, and the broker does not search the next segment: its "
-        "time index is missing, so it is chosen by the file's modification time, 1500000060000"
+        "time index is missing, so it is chosen by the file's modification time, "
+        "2017-07-14T02:41:00.000Z"
     )
     told = run("offsets", sample_root, *asked).out.splitlines()
     documented = (Path(__file__).parents[2] / "docs" / "lookups.md").read_text()
@@ -237,11 +238,11 @@ def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -
     assert told == [
         "up-0 at 2017-07-14T02:40:30.000Z",
         "  2.4: none",
-        "    segment 0, up to 1500000060000, by modification time",
-        "    time index: no earlier entry",
+        "    segment 0, up to 2017-07-14T02:41:00.000Z, by modification time",
+        "    time index: missing",
         "    offset index: entry (0, 0), after slots 0, 0",
         "    log: from byte 0 to its end, 2277 bytes",
-        f"    the correct answer is offset 35, timestamp 1500000030813: {reason}",
+        f"    the correct answer is offset 35, 2017-07-14T02:40:30.813Z: {reason}",
     ]
     (row,) = run("offsets", sample_root, *asked, "--json").lines
     told = row["explanation"]

@@ -130,7 +130,7 @@ def test_a_listing_tells_what_the_model_tells(names):
         live, swapped, missing, leftovers = listing(sorted(names))
         assert (files.base_offsets, files.swapped_offsets) == (live, swapped)
         assert [note.path.name for note in files.missing_indexes] == missing
-        told = {note.path.name: "a broker deletes it" in note.at_next_start
+        told = {note.path.name: "deleted at the next start" in note.at_next_start
                 for note in files.leftovers}
         assert told == leftovers
 

@@ -14,7 +14,7 @@ import click
 from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.dump.log import format_headers, json_record
 from kafkastore.cli.options.selection import ANY_PATH, Selection
-from kafkastore.cli.options.times import Moment, format_time, indexes_option
+from kafkastore.cli.options.times import Moment, indexes_option
 from kafkastore.cli.output.bytes_text import (
     PIECE_BYTES,
     format_bytes,
@@ -38,6 +38,7 @@ from kafkastore.formats.records.record_batch import Record
 from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
+from kafkastore.log.time_text import format_time
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.store.partition_log import PartitionLog
 

@@ -24,7 +24,6 @@ from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
 from kafkastore.cli.apply_plans import open_journal, resume_plan, undo_plan
 from kafkastore.cli.options.confirm import check_can_confirm, confirm
 from kafkastore.cli.options.selection import ANY_PATH
-from kafkastore.cli.options.times import format_time
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import (
     FOUND_PROBLEMS,
@@ -35,6 +34,7 @@ from kafkastore.cli.output.failures import (
 from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.log.time_text import format_time
 from kafkastore.store.log_store import open_store
 
 _AREAS = click.argument("areas", metavar="AREA...", nargs=-1, required=True, type=ANY_PATH)

@@ -230,12 +230,17 @@ def _print_checks(checks: Sequence[FailoverCheck]) -> None:
         print_note("not checked against the records of both clusters")
         return
     unread, found = sum(each.unread for each in checks), sum(each.found for each in checks)
-    lost = sum(each.lost for each in checks)
-    print(
-        f"of {format_count(unread, 'record')} that were not consumed cluster 2 has {found:,}: "
-        f"{f'{lost:,} would be lost' if lost else 'none is lost'}; "
-        f"{sum(each.duplicates for each in checks):,} are consumed twice"
-    )
+    lost, twice = (sum(getattr(each, name) for each in checks) for name in ("lost", "duplicates"))
+    if unread and not found:
+        print(
+            f"none of {format_count(unread, 'record')} that were not consumed is in cluster 2: "
+            "nothing could be checked"
+        )
+    else:
+        print(
+            f"of {format_count(unread, 'record')} that were not consumed cluster 2 has {found:,}: "
+            f"{f'{lost:,} would be lost' if lost else 'none is lost'}; {twice:,} are consumed twice"
+        )
     strangers = sum(each.strangers for each in checks)
     if strangers:
         print_note(

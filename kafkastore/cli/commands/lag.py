@@ -107,8 +107,8 @@ def read_committed_offsets(
 
 def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
     print_table(
-        ["group", "partition", "committed", "log end", "offsets", "records", "lag",
-         "first not read", "note"],
+        ["group", "partition", "committed", "log end", "lag (offsets)", "lag (records)",
+         "lag (time)", "first not read", "note"],
         (
             [
                 each.group or "-",
@@ -123,7 +123,7 @@ def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
             ]
             for each in found
         ),
-        right="committed,log end,offsets,records,lag",
+        right="committed,log end,lag (offsets),lag (records),lag (time)",
         prose="note",
     )
     groups = len({each.group for each in found})

@@ -26,7 +26,6 @@ from kafkastore.cli.options.mtimes import (
 )
 from kafkastore.cli.options.on_spark import executor, open_session
 from kafkastore.cli.options.selection import ANY_PATH, select
-from kafkastore.cli.options.times import format_time
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_lines
@@ -38,6 +37,7 @@ from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.time_text import format_time
 from kafkastore.migration import (
     ENTRY_OFFSETS,
     MODES,

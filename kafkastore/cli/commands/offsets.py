@@ -12,7 +12,7 @@ import click
 from kafkastore.cli.options.durations import format_duration, parse_duration
 from kafkastore.cli.options.mtimes import load_mtimes, mtimes_options, note_unused_mtimes
 from kafkastore.cli.options.selection import Selection
-from kafkastore.cli.options.times import format_time, indexes_option
+from kafkastore.cli.options.times import indexes_option
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
@@ -21,6 +21,7 @@ from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.offsets import REFUSED, OffsetAnswer, OffsetsJob, TimeOffsets
 from kafkastore.log.isolation import Isolation
+from kafkastore.log.time_text import format_time
 from kafkastore.lookup.rules import (
     CORRECT,
     KIP_33,

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkastore.cli.options.times import format_time
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import StreamedTable, format_count
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.log.time_text import format_time
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.transaction_index_file import TransactionIndex
 

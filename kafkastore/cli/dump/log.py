@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.cli.dump.payloads import decoder_for
-from kafkastore.cli.options.times import format_time
 from kafkastore.cli.output.bytes_text import SHORTENED, format_bytes, json_bytes
 from kafkastore.cli.output.failures import print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
@@ -18,6 +17,7 @@ from kafkastore.formats.records.control_records import ControlRecordType, first_
 from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.formats.state.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
 from kafkastore.log.partition_files import PartitionFiles
+from kafkastore.log.time_text import format_time
 from kafkastore.segment.log_file import BatchRun, LogFile, SegmentBounds
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkastore.cli.options.times import format_time
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import StreamedTable, print_table
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
@@ -17,6 +16,7 @@ from kafkastore.formats.state.checkpoints import (
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
+from kafkastore.log.time_text import format_time
 from kafkastore.segment.small_file import read_whole
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import click
 from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.options.selection import NotInStoreError, Selection
 from kafkastore.cli.output.failures import print_note
+from kafkastore.log.time_text import format_time
 from kafkastore.log.timestamp_warnings import (
     TimestampWarning,
     find_timestamp_warning,
@@ -197,21 +198,3 @@ def find_newest_timestamp(selection: Selection, indexes: Indexes) -> int:
             "give an absolute time"
         )
     return max(found)
-
-
-def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
-    """Format a timestamp in ms since 1970 as ISO 8601, by default in UTC.
-
-    A negative number or None is ``-``; a number beyond the calendar is printed in ``ms``.
-
-    >>> format_time(1500000000123)
-    '2017-07-14T02:40:00.123Z'
-    """
-    if timestamp is None or timestamp < 0:
-        return "-"
-    try:
-        moment = (_EPOCH + timestamp * _MILLISECOND).astimezone(zone or UTC)
-    except OverflowError:
-        return f"{timestamp} ms"
-    text = moment.isoformat(timespec="milliseconds")
-    return text.removesuffix("+00:00") + "Z" if zone is None else text
