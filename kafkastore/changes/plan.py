@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from os import PathLike
@@ -332,31 +332,6 @@ class Plan:
             raise InvalidPlanError("not a plan: a value has the wrong kind") from error
         except ValueError as error:
             raise InvalidPlanError(f"not a plan: {error}") from error
-
-    @classmethod
-    def merged(cls, plans: Iterable[Plan]) -> Plan:
-        """Merge plans for the same root and job, such as one per partition.
-
-        Parameters
-        ----------
-        plans : iterable of Plan
-            At least one; their changes are concatenated in this order.
-
-        Returns
-        -------
-        Plan
-            One plan with all changes.
-
-        Raises
-        ------
-        InvalidPlanError
-            If the plans differ in root or job, there is none, or two of them change one file.
-        """
-        plans = list(plans)
-        if not plans or len({(plan.root, plan.job) for plan in plans}) != 1:
-            raise InvalidPlanError("only plans of one root and one job can be merged")
-        changes = tuple(change for plan in plans for change in plan.changes)
-        return cls(plans[0].root, plans[0].job, changes)
 
     def __str__(self) -> str:
         if not self.changes:

@@ -39,11 +39,6 @@ class FailoverCheck(NamedTuple):
     duplicates: int
     strangers: int
 
-    @property
-    def not_mirrored(self) -> int:
-        """The number of unconsumed records of cluster 1 that cluster 2 does not have."""
-        return self.unread - self.found
-
 
 def check_failover(
     source: PartitionLog,

@@ -150,16 +150,6 @@ def test_a_printed_plan_says_what_happens_to_each_file_and_why():
     ]
 
 
-def test_plans_of_several_partitions_are_merged_in_order():
-    one = Plan("/d", "test", (FileChange("t-0/0.log", STATE, None, None, ""),))
-    two = Plan("/d", "test", (FileChange("t-1/0.log", STATE, None, None, ""),))
-    assert Plan.merged([one, two]).changes == one.changes + two.changes
-    with pytest.raises(InvalidPlanError):
-        Plan.merged([one, Plan("/e", "test", ())])
-    with pytest.raises(InvalidPlanError):
-        Plan.merged([])
-
-
 def positions_of(value, path=()):
     """Every place in a JSON value."""
     yield path

@@ -59,26 +59,27 @@ def write(root, *names):
 
 # Files beside the three segments, and words of what the next start does with each.
 LEFTOVERS = {
-    "a deleted log": ({name(0, ".log.deleted"): "deletes"}),
-    "a deleted index": ({name(9, ".index.deleted"): "deletes"}),
-    "a deleted snapshot": ({name(9, ".snapshot.deleted"): "deletes"}),
+    "a deleted log": ({name(0, ".log.deleted"): "deleted"}),
+    "a deleted index": ({name(9, ".index.deleted"): "deleted"}),
+    "a deleted snapshot": ({name(9, ".snapshot.deleted"): "deleted"}),
     "a cleaned log and its indexes": (
-        {name(0, ".log.cleaned"): "deletes", name(0, ".timeindex.cleaned"): "deletes"}),
+        {name(0, ".log.cleaned"): "deleted", name(0, ".timeindex.cleaned"): "deleted"}),
     "a swapped log": ({name(3, ".log.swap"): "in the place of"}),
     "a swapped log with its index": (
         {name(3, ".log.swap"): "in the place of", name(3, ".index.swap"): "renamed with its .log"}),
-    "an index to be swapped alone": ({name(3, ".index.swap"): "deletes it; one before 3.0"}),
+    "an index to be swapped alone": (
+        {name(3, ".index.swap"): "deleted at the next start; one before 3.0"}),
     "an unfinished split": (
-        {name(0, ".log.cleaned"): "deletes", name(3, ".log.swap"): "split was not finished"}),
+        {name(0, ".log.cleaned"): "deleted", name(3, ".log.swap"): "split was not finished"}),
     "a finished part below an unfinished one": (
-        {name(3, ".log.cleaned"): "deletes", name(0, ".log.swap"): "in the place of"}),
-    "an orphaned index": ({name(9, ".index"): "deletes"}),
+        {name(3, ".log.cleaned"): "deleted", name(0, ".log.swap"): "in the place of"}),
+    "an orphaned index": ({name(9, ".index"): "deleted"}),
     "orphaned indexes of each kind": (
-        {name(9, ".index"): "deletes", name(9, ".timeindex"): "deletes",
-         name(9, ".txnindex"): "deletes"}),
+        {name(9, ".index"): "deleted", name(9, ".timeindex"): "deleted",
+         name(9, ".txnindex"): "deleted"}),
     "KRaft snapshots": (
-        {f"{7:020}-{3:010}.checkpoint.deleted": "deletes",
-         f"{7:020}-{3:010}-123.checkpoint.part": "deletes"}),
+        {f"{7:020}-{3:010}.checkpoint.deleted": "deleted",
+         f"{7:020}-{3:010}-123.checkpoint.part": "deleted"}),
     "names of no segment": (
         {"9.log": "another base offset", f"{2**63:020}.log": "does not start",
          f"{2**63:020}.index": "does not start", "x.snapshot": "does not start"}),

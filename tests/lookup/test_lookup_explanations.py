@@ -40,7 +40,7 @@ CAUSES = {
         "the log start offset 5 is inside the segment"),
     "chosen by mtime, no timestamps": (
         Log((closed(0, UNTIMED, modified_ms=700), NEXT), is_clean=True), 605, "modification time",
-        "its time index is empty, so it is chosen by the file's modification time, 700"),
+        "its time index is empty, so it is chosen by the file's modification time, 1970"),
     "chosen by mtime, index missing": (
         Log((Segment(0, one_by_one(0, 1, 2), modified_ms=700, time_index=None), NEXT),
             is_clean=True), 605, "modification time", "its time index is missing"),
@@ -49,7 +49,7 @@ CAUSES = {
         "time index", "segment 0 is skipped: its time index is missing"),
     "an emptied batch": (
         Log((closed(0, (*one_by_one(0, 1, 2), emptied(2, 9, 800))), NEXT), is_clean=True), 500,
-        "time index", "keeps its old largest timestamp, 800"),
+        "time index", "keeps its old largest timestamp, 1970-01-01T00:00:00.800Z"),
     "zero padding": (
         Log((replace(UP_TO_1000, time_index=UP_TO_1000.time_index + bytes(120)), NEXT),
             is_clean=True), 500, "time index", "takes the zero padding after the entries"),
@@ -58,10 +58,10 @@ CAUSES = {
             is_clean=True), 500, "time index", "its time index is not in order"),
     "a last entry that is too low": (
         Log((replace(UP_TO_1000, time_index=pack_time_entries([(1, 1)], 0)), NEXT), is_clean=True),
-        500, "time index", "1, is below the segment's largest timestamp, 1000"),
+        500, "time index", "is below the segment's largest timestamp, 1970-01-01T00:00:01.000Z"),
     "a last entry that is too high": (
         Log((replace(closed(0, one_by_one(0, 1, 2)), time_index=pack_time_entries([(700, 1)], 0)),
-             NEXT), is_clean=True), 500, "time index", "has 700, which is later than any"),
+             NEXT), is_clean=True), 500, "time index", "00:00:00.700Z, which is later than any"),
     "a KIP-33 entry of a segment without timestamps": (
         Log((replace(closed(0, UNTIMED), time_index=pack_time_entries([(700, 9)], 0)), NEXT),
             is_clean=True), 605, "time index", "none of its records has a timestamp"),
@@ -101,7 +101,7 @@ def test_the_whole_way_is_told(tmp_path):
     assert told.reason is None
     nothing = found.explain_timestamp(1001, "2.4")
     assert (nothing.base_offset, nothing.chosen_by, nothing.bytes_scanned) == (None, None, 0)
-    assert str(nothing) == "2.4: none\nno segment has a time at or after 1001"
+    assert str(nothing) == "2.4: none\nno segment has a time at or after 1970-01-01T00:00:01.001Z"
 
 
 @pytest.mark.parametrize(

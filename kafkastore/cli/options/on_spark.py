@@ -14,7 +14,7 @@ import click
 from kafkastore.changes.runner import Runner
 from kafkastore.cli import interrupts
 from kafkastore.cli.output.failures import format_error
-from kafkastore.cli.output.progress import progress
+from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.runner import run_here
 from kafkastore.spark.runner import spread
@@ -83,13 +83,7 @@ def _on_spark(spark: Any, what: str) -> Runner:
     ) -> Iterator[Result]:
         items = list(items)
         with progress(what, len(items)) as advance:
-            before = 0
-
-            def show(done: int, _: int | None) -> None:
-                nonlocal before
-                advance(done - before)
-                before = done
-
+            show = to_progress_callback(advance)
             with failures_of_spark():
                 results = spread(spark, work, items, weigh=weigh, progress=show)
                 first = list(islice(results, 1))  # all results come together: the bar can end

@@ -97,11 +97,6 @@ def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]
     )
 
 
-def selection_options(function: FunctionT) -> FunctionT:
-    """Add ``PATH…``, ``--topic`` and ``--partition`` to a command."""
-    return paths_argument()(topic_options(function))
-
-
 def topic_options(function: FunctionT) -> FunctionT:
     """Add ``--topic`` and ``--partition``, passed as `topics` and `partitions`."""
     options = (

@@ -42,6 +42,9 @@ _REMEDIES_BY_ERRNO = {
     errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
 }
 
+#: Errors whose texts have the path as their subject.
+_OF_THE_PATH = (errno.ENOENT, errno.EROFS)
+
 #: Remedies for corrupt bytes, by error class; the first match is used.
 _REMEDIES_BY_CLASS = (
     (UnsupportedFormatError, "the file is corrupt there, or not a Kafka log of a known version"),
@@ -130,10 +133,6 @@ def _sentence_of_os_error(error: OSError) -> str:
     what, remedy = _REMEDIES_BY_ERRNO.get(
         error.errno or 0, ((error.strerror or str(error)).lower(), "")
     )
-    if error.filename is None:
-        said = what
-    elif what.startswith(("does", "is ")):
-        said = f"{error.filename} {what}"
-    else:
-        said = f"{error.filename}: {what}"
+    separator = " " if error.errno in _OF_THE_PATH else ": "
+    said = what if error.filename is None else f"{error.filename}{separator}{what}"
     return f"{said}; {remedy}" if remedy else said

@@ -2,11 +2,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
-
-import click
 
 from kafkastore.cli.output.control_characters import escape_control_characters
 
@@ -43,23 +41,6 @@ def to_progress_callback(advance: Advance) -> Callable[[int, int | None], None]:
         before = done
 
     return show
-
-
-def track_progress(
-    items: Iterable[Item], what: str, total: int, *, while_printing: bool = False
-) -> Iterator[Item]:
-    """Yield items and show progress; an item is done when the next is requested.
-
-    `what`, `total` and `while_printing` are as for `progress`.
-    """
-    # Not a `with` block: the garbage collector may close a dropped generator in any thread, and the
-    # bar waits for a thread of its own. The end of the command closes the bar.
-    stack = click.get_current_context().with_resource(ExitStack())
-    advance = stack.enter_context(progress(what, total, while_printing=while_printing))
-    for each in items:
-        yield each
-        advance(1)
-    stack.close()
 
 
 def create_bar() -> Progress:
