@@ -97,6 +97,9 @@ class Prediction:
     lost_bytes : int
         Bytes that are removed from logs. Zeros, as of preallocated space, and a last batch that a
         crash left incomplete are not counted.
+    lost_offsets : int
+        The offsets from the new log end up to that of the last readable batch; in a log that was
+        not compacted, the records that are lost.
     made_bytes : mapping of str to int
         Sizes of the files that are created, or rewritten with other bytes.
     reassigned_from : int or None
@@ -110,6 +113,7 @@ class Prediction:
     recovered_from: int | None = None
     recovered: RecoveredLog | None = None
     lost_bytes: int = 0
+    lost_offsets: int = 0
     made_bytes: Mapping[str, int] = field(default_factory=dict)
     reassigned_from: int | None = None
 
@@ -179,6 +183,8 @@ def predict_log(
         )
         lost_bytes = sum(_lost_sizes(log, recovered))
         tail = _why_treated_as_empty(recovered) or _why_tail_is_a_risk(log, recovered)
+        is_lossy = lost_bytes > 0 or tail is not None
+        readable_end = log.end_offset("skip", skipped=[]) if is_lossy else 0
         changed = changed_files(recovered)
     except NotAFileError as error:
         return _predict_special_file(log, error)
@@ -187,7 +193,7 @@ def predict_log(
         if isinstance(error, CorruptIndexError):
             why += "; kafkastore reindex rebuilds it"
         return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
-    if lost_bytes or tail is not None:
+    if is_lossy:
         outcome = Outcome.LOSES_RECORDS
     elif changed:
         outcome = Outcome.IS_CHANGED
@@ -201,6 +207,7 @@ def predict_log(
         None if is_clean else recovery_point,
         recovered,
         lost_bytes,
+        max(readable_end - recovered.log_end_offset, 0),
         {name: len(recovered.written[name]) for name in changed if name in recovered.written},
     )
 

@@ -78,6 +78,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
             ("outcome", pa.string()),
             ("why", pa.string()),
             ("lost_bytes", pa.int64()),
+            ("lost_offsets", pa.int64()),
             ("recovered_from", pa.int64()),
             ("log_start_offset", pa.int64()),
             ("log_end_offset", pa.int64()),
@@ -103,6 +104,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
             "outcome": result.outcome.value,
             "why": result.why,
             "lost_bytes": result.lost_bytes,
+            "lost_offsets": result.lost_offsets,
             "recovered_from": result.recovered_from,
         }
         if (recovered := result.recovered) is not None:

@@ -157,7 +157,7 @@ def test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones(written):
     flip(root, 10, 3 * SIZE + 70)
     (found,) = predict_start(root, "2.4", index_interval_bytes=200)
     assert found.outcome is Outcome.LOSES_RECORDS
-    assert found.lost_bytes == 17 * SIZE
+    assert (found.lost_bytes, found.lost_offsets) == (17 * SIZE, 17)
     assert found.recovered.log_end_offset == 13
     assert found.recovered.cut == {f"{10:020}.log": 3 * SIZE}
     assert f"{20:020}.log" in found.recovered.deleted
@@ -176,6 +176,7 @@ def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the
     (root / ".kafka_cleanshutdown").touch()
     (found,) = predict_start(root, broker, index_interval_bytes=200)
     assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, 0)
+    assert found.lost_offsets == 10
     assert "assigns offsets up to 29 again" in found.why
     assert found.recovered.log_end_offset == 20
 

@@ -126,6 +126,9 @@ def _lines(each: Prediction) -> Iterator[str]:
         yield f"    deletes {_named(names)}: {reason}"
     if recovered.renamed:
         yield f"    takes the place of what it replaces: {_named(list(recovered.renamed))}"
+    if each.lost_offsets:
+        readable = recovered.log_end_offset + each.lost_offsets - recovered.log_start_offset
+        yield f"    {each.lost_offsets:,} of {format_count(readable, 'offset')} are lost"
     if each.made_bytes:
         yield f"    writes {_named(list(each.made_bytes))}"
     yield (
@@ -147,8 +150,9 @@ def _summary(version: str, total: PredictionSummary) -> str:
     for outcome in Outcome:
         if count := total.outcomes[outcome]:
             said = f"{count:,} {(_TEXT_FOR_ONE if count == 1 else _TEXT_FOR_MANY)[outcome]}"
-            is_lossy = outcome is Outcome.LOSES_RECORDS
-            parts.append(f"{said} ({format_count(total.lost_bytes, 'byte')})" if is_lossy else said)
+            if outcome is Outcome.LOSES_RECORDS and total.lost_bytes:
+                said += f" ({format_count(total.lost_bytes, 'byte')})"
+            parts.append(said)
     many = "directory" if total.outcomes.total() == 1 else "directories"
     return (
         f"a broker of {version} and {total.outcomes.total():,} {many}: "
