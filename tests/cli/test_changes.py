@@ -186,7 +186,7 @@ def test_a_plan_nested_too_deep_is_one_sentence(run: Run, sample_copy: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[1", "not JSON: Expecting ',' delimiter at character 2"),
         ("{}", "not a plan: it has no 'kafkastore_plan'"),
@@ -196,7 +196,7 @@ def test_a_plan_nested_too_deep_is_one_sentence(run: Run, sample_copy: Path) -> 
     ],
 )
 def test_a_plan_that_is_none_is_one_sentence(
-    run: Run, sample_copy: Path, text: str | None, told: str
+    run: Run, sample_copy: Path, text: str | None, message: str
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (journal,) = find_journals(sample_copy)
@@ -208,7 +208,7 @@ def test_a_plan_that_is_none_is_one_sentence(
         plan.write_text(text)
     for verb in ("undo", "resume"):
         refused = run("changes", verb, journal.area)
-        assert_one_sentence(refused, told)
+        assert_one_sentence(refused, message)
         assert refused.err.count(str(plan)) == 1
 
 

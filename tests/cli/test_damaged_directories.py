@@ -576,6 +576,5 @@ def test_unknown_log_starts_are_told_by_each_command(
     checkpoint.write_bytes(checkpoint.read_bytes()[:10])
     ran = run(name, directory, *options)
     assert ran.code == 1
-    told = [line for line in ran.err.splitlines() if str(checkpoint) in line]
-    assert len(told) == 1
-    assert "at byte 4: logs begin at their first segments" in told[0]
+    (line,) = [line for line in ran.err.splitlines() if str(checkpoint) in line]
+    assert "at byte 4: logs begin at their first segments" in line

@@ -40,7 +40,8 @@ CAUSES = {
         "the log start offset 5 is inside the segment"),
     "chosen by mtime, no timestamps": (
         Log((closed(0, UNTIMED, modified_ms=700), NEXT), is_clean=True), 605, "modification time",
-        "its time index is empty, so it is chosen by the file's modification time, 1970"),
+        ("its time index is empty, so it is chosen by the file's modification time, "
+         "1970-01-01T00:00:00.700Z")),
     "chosen by mtime, index missing": (
         Log((Segment(0, one_by_one(0, 1, 2), modified_ms=700, time_index=None), NEXT),
             is_clean=True), 605, "modification time", "its time index is missing"),
@@ -58,10 +59,12 @@ CAUSES = {
             is_clean=True), 500, "time index", "its time index is not in order"),
     "a last entry that is too low": (
         Log((replace(UP_TO_1000, time_index=pack_time_entries([(1, 1)], 0)), NEXT), is_clean=True),
-        500, "time index", "is below the segment's largest timestamp, 1970-01-01T00:00:01.000Z"),
+        500, "time index", ("1970-01-01T00:00:00.001Z, is below the segment's largest timestamp, "
+                            "1970-01-01T00:00:01.000Z")),
     "a last entry that is too high": (
         Log((replace(closed(0, one_by_one(0, 1, 2)), time_index=pack_time_entries([(700, 1)], 0)),
-             NEXT), is_clean=True), 500, "time index", "00:00:00.700Z, which is later than any"),
+             NEXT), is_clean=True), 500, "time index",
+        "has 1970-01-01T00:00:00.700Z, which is later than any"),
     "a KIP-33 entry of a segment without timestamps": (
         Log((replace(closed(0, UNTIMED), time_index=pack_time_entries([(700, 9)], 0)), NEXT),
             is_clean=True), 605, "time index", "none of its records has a timestamp"),
