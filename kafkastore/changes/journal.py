@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Self
@@ -123,20 +123,10 @@ class Journal:
         """
         area = Path(area)
         named = None if root is None else Path(os.path.realpath(root))
-        path = area / PLAN_FILE
-        try:
+        with _named_in_errors(area / PLAN_FILE) as path:
             plan = Plan.from_json(read_own_file(path, dir_fd=dir_fd).decode())
-        except NotAFileError as error:
-            raise InvalidPlanError(str(error), path) from error
-        except ValueError as error:  # includes InvalidPlanError
-            raise InvalidPlanError(f"{path} can't be read: {error}", path) from error
-        path = area / JOURNAL_FILE
-        try:
+        with _named_in_errors(area / JOURNAL_FILE):
             return cls.of_plan(area, plan, named)
-        except NotAFileError as error:
-            raise InvalidPlanError(str(error), path) from error
-        except ValueError as error:
-            raise InvalidPlanError(f"{path} can't be read: {error}", path) from error
 
     @property
     def root(self) -> Path:
@@ -248,6 +238,17 @@ def _lines_of_partitions(area: Path) -> list[bytes]:
         with suppress(FileNotFoundError):  # its lines are in the journal by now
             lines += read_own_file(path).split(b"\n")
     return lines
+
+
+@contextmanager
+def _named_in_errors(path: Path) -> Iterator[Path]:
+    """Turn an error of reading a file of an undo area into one that names the file."""
+    try:
+        yield path
+    except NotAFileError as error:
+        raise InvalidPlanError(str(error), path) from error
+    except ValueError as error:  # includes InvalidPlanError
+        raise InvalidPlanError(f"{path} can't be read: {error}", path) from error
 
 
 class JournalWriter:

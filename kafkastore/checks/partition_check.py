@@ -200,8 +200,8 @@ class _PartitionCheck:
         }
         for base in sorted(bases - deleted):
             is_missing = any(start <= base < end for start, end in self.gaps)
-            is_behind = log_end_offset is not None and base >= log_end_offset
-            if is_missing or (is_behind and self.log.segments):
+            is_beyond = log_end_offset is not None and base >= log_end_offset
+            if is_missing or (is_beyond and self.log.segments):
                 yield Finding(
                     FindingKind.LOST_LOG, self.log.path / segment_file_name(base, LOG_SUFFIX), None,
                     f"the segment of offsets from {base} on has an index, and no log",

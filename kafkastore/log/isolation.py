@@ -199,13 +199,14 @@ def _new_producers() -> ProducerState:
 
 def replay(
     log: LogView, producers: ProducerState, start: int, end_offset: int, *, verify: bool = True
-) -> list[NDArray[np.void]]:
-    """Apply batches to `producers`; return the aborted transactions.
+) -> None:
+    """Apply batches to `producers`.
 
     A batch that contains the start is applied, the end is exclusive. A corrupt batch raises
     `CorruptionError`.
     """
-    return [found for found, _ in _replayed(log, producers, start, end_offset, verify=verify)]
+    for _ in _replayed(log, producers, start, end_offset, verify=verify):
+        pass
 
 
 def _replayed(

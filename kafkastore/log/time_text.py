@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
@@ -18,13 +18,14 @@ def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
     if timestamp is None or timestamp < 0:
         return "-"
     try:
-        moment = (_EPOCH + timestamp * _MILLISECOND).astimezone(zone or UTC)
+        moment = (EPOCH + timestamp * MILLISECOND).astimezone(zone or UTC)
     except OverflowError:
         return f"{timestamp} ms"
     text = moment.isoformat(timespec="milliseconds")
     return text.removesuffix("+00:00") + "Z" if zone is None else text
 
 
-def time_in_text(timestamp: int) -> str:
+def time_in_text(timestamp: int | None) -> str:
     """Format a timestamp as `format_time`; a negative number is printed in ``ms``."""
-    return format_time(timestamp) if timestamp >= 0 else f"{timestamp} ms"
+    is_negative = timestamp is not None and timestamp < 0
+    return f"{timestamp} ms" if is_negative else format_time(timestamp)

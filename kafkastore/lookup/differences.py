@@ -126,7 +126,7 @@ class _Case:
         return (
             f"{name}: the last entry of its time index, {time_in_text(seen.largest_timestamp)}, is "
             "below the segment's largest timestamp, "
-            f"{time_in_text(holder.largest_record_timestamp() or 0)}"
+            f"{time_in_text(holder.largest_record_timestamp())}"
         )
 
     def _why_kip_33_skipped(self, holder: LogSegment) -> str:

@@ -101,7 +101,7 @@ class Explanation:
         return found
 
     def _search_lines(self) -> list[str]:
-        time = "?" if self.largest_timestamp is None else time_in_text(self.largest_timestamp)
+        time = time_in_text(self.largest_timestamp)
         if self.starting_position is None:
             return [f"segment {self.base_offset}, last modified at {time}"]
         found = [f"segment {self.base_offset}, up to {time}, by {self.chosen_by}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, tzinfo
 from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,7 +13,7 @@ import click
 from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.options.selection import NotInStoreError, Selection
 from kafkastore.cli.output.failures import print_note
-from kafkastore.log.time_text import format_time
+from kafkastore.log.time_text import EPOCH, MILLISECOND, format_time
 from kafkastore.log.timestamp_warnings import (
     TimestampWarning,
     find_timestamp_warning,
@@ -23,8 +23,6 @@ from kafkastore.segment.index_trust import DEFAULT_INDEXES, INDEXES, Indexes
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _UNITS_MS = {
     "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
 }
@@ -141,7 +139,7 @@ def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
                 f"{text} exists twice or not at all in {zone}, where clocks change then; "
                 f"write the offset from UTC, such as {text}+01:00"
             )
-    timestamp = -((_EPOCH - parsed) // _MILLISECOND)
+    timestamp = -((EPOCH - parsed) // MILLISECOND)
     if timestamp < 0:
         raise click.UsageError(f"{text} lies before 1970; timestamps count from 1970 on")
     return timestamp
