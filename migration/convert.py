@@ -27,7 +27,6 @@ from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_nu
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.new_bytes import conversion_of
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptionError,
@@ -49,6 +48,7 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.runner import Progress
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES

@@ -22,7 +22,6 @@ from typing import Literal, get_args
 
 from kafkastore.arguments import INT64_MAX, check_choice
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
-from kafkastore.changes.runner import Progress
 from kafkastore.checks.broker_repair import plan_broker_repair
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_repair import NotRepaired, PartitionRepair, RemovedBytes, is_log
@@ -42,6 +41,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.runner import Progress
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,

@@ -9,19 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import whole_number
-from kafkastore.jobs.job import Job, PartitionJob, Row
-from kafkastore.jobs.partition_paths import (
-    FAILURES,
-    Copies,
-    PartitionPath,
-    columns_of,
-    open_copies,
-    weight,
-)
+from kafkastore.jobs.job import Job, PartitionJob, Row, columns_of
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
 from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 

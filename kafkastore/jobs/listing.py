@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.paths import describe_error
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import stat_regular
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import Copies, open_copies
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,28 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.arguments import thread_count
-from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.name_check import check_topic_id
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
 from kafkastore.checks.store_check import check_checkpoints, check_log_dirs
 from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.partition_paths import (
+from kafkastore.jobs.job import Job, Row, columns_of
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.paths import describe_error, to_path
+from kafkastore.runner import Progress
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import (
     FAILURES,
     PartitionPath,
-    columns_of,
     open_partition,
     store_around,
     to_partition_path,
     weight,
 )
-from kafkastore.log.log_dir import LogDir
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
-from kafkastore.paths import describe_error, to_path
-from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa

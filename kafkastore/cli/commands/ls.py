@@ -19,10 +19,10 @@ from kafkastore.errors import (
     SegmentGoneError,
 )
 from kafkastore.jobs.listing import ListJob
-from kafkastore.jobs.partition_paths import PartitionPath
-from kafkastore.jobs.runner import Failed
 from kafkastore.log.log_dir import LogDir
+from kafkastore.runner import Failed
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath
 
 Row = dict[str, Any]
 

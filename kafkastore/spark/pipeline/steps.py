@@ -17,16 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
-from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
 from kafkastore.paths import describe_error, to_path
+from kafkastore.runner import Progress
 from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
@@ -59,6 +58,7 @@ from kafkastore.store.log_store import (
     open_store,
     root_of_plan,
 )
+from kafkastore.store.partition_path import PartitionPath
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
