@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from threading import Lock
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import name_url, to_path
@@ -81,11 +81,17 @@ def in_threads(threads: int, stop: StopFlag | None = None) -> Runner:
     return run
 
 
+def _itself(item: Any) -> PartitionPath:
+    """Return an item that is the path of a partition."""
+    place: PartitionPath = item
+    return place
+
+
 def read_partitions(
     work: Callable[[Item], Result],
     items: Sequence[Item],
     runner: Runner,
-    place: Callable[[Item], PartitionPath],
+    place: Callable[[Item], PartitionPath] = _itself,
 ) -> Iterator[tuple[Item, Result | UnreadPartition]]:
     """Yield each item with its result, or with the partition that was not read."""
     found = runner(partial(attempt, work), items, weigh=lambda each: place(each).bytes)

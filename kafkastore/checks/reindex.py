@@ -182,7 +182,7 @@ def plan_reindex(
     changes: list[FileChange] = []
     unindexed: list[UnindexedBytes] = []
     unread: list[UnreadPartition] = []
-    for place, found in read_partitions(work, places, runner, _itself):
+    for place, found in read_partitions(work, places, runner):
         if isinstance(found, UnreadPartition):
             unread.append(found)
         else:
@@ -191,10 +191,6 @@ def plan_reindex(
             unindexed += found.unindexed
     job = f"reindex (version {version})"
     return ReindexPlan(str(root), job, tuple(changes), tuple(unindexed), tuple(unread))
-
-
-def _itself(place: PartitionPath) -> PartitionPath:
-    return place
 
 
 def _reindex_place(
