@@ -68,7 +68,7 @@ class ListJob(PartitionJob[PartitionListing]):
         """List one partition."""
         log = open_copies(item)
         describe = _segments if self.segments else _partition
-        rows, error = log.beside_changes(partial(describe, log, self.quick))
+        rows, error = log.retry_if_changed(partial(describe, log, self.quick))
         return PartitionListing((*rows, *_leftovers(log)), error)
 
     def rows(self, result: PartitionListing) -> Iterator[Row]:

@@ -179,7 +179,7 @@ def _print_segments(call: StoreCall, rows: Sequence[Row]) -> None:
 
 def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
     """Print the batch and the segment that hold an offset."""
-    row = log.beside_changes(lambda: _place(log, offset))
+    row = log.retry_if_changed(lambda: _place(log, offset))
     if as_json:
         write_json(row)
     else:
