@@ -33,8 +33,6 @@ from kafkastore.store.partition_path import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Failed = Callable[[OSError], None]
-
 
 class PartitionToCheck(NamedTuple):
     """A partition directory, and findings about it that come from other directories.
@@ -278,13 +276,16 @@ def _findings_of(
 
 
 def _next_to_partitions(
-    store: LogStore, check: Callable[[tuple[LogDir, ...], _Failed], Iterator[Finding]]
+    store: LogStore, check: Callable[[tuple[LogDir, ...]], Iterator[Finding | OSError]]
 ) -> Iterator[CheckedFile]:
     """Yield the findings next to the partitions, then unreadable files."""
     failures: list[OSError] = []
-    for finding in check(store.log_dirs, failures.append):
-        checked = CheckedPartition(finding.path, [finding])
-        yield CheckedFile(store_around(finding.path, store), checked)
+    for found in check(store.log_dirs):
+        if isinstance(found, OSError):
+            failures.append(found)
+        else:
+            checked = CheckedPartition(found.path, [found])
+            yield CheckedFile(store_around(found.path, store), checked)
     for error in failures:
         path = to_path(str(error.filename or getattr(error, "path", "")))
         yield CheckedFile(store_around(path, store), CheckedPartition(path, failures=[error]))
