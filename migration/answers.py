@@ -27,12 +27,11 @@ from kafkastore.paths import describe_error, to_path
 from kafkastore.runner import Progress
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
 from kafkastore.versions import NEWEST_VERSION
 
 #: The default brokers: the version that most rules here follow, and the newest one.
 BROKERS = ("2.4", NEWEST_VERSION)
-SAMPLES = 10
 MOST_PARTITIONS = 20
 
 

@@ -15,7 +15,7 @@ from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
-from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
     """
 
     times: Sequence[int] = ()
-    samples: int = 10
+    samples: int = SAMPLES
     now: int | None = None
     mtimes: Mapping[str, int] | None = None
     broker_rules: str = NEWEST_VERSION

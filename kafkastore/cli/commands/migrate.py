@@ -49,7 +49,6 @@ from kafkastore.migration import (
     ENTRY_OFFSETS,
     MODES,
     READING_MODES,
-    SAMPLES,
     AnswersSummary,
     LeftSegment,
     MigrationAnswers,
@@ -62,7 +61,7 @@ from kafkastore.migration import (
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 from kafkastore.paths import refuse_remote
-from kafkastore.store.sample_times import MOST_SAMPLES
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 
 
 @store_command("spark", "verbose", paths_required=False)

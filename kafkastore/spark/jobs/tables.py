@@ -20,6 +20,7 @@ from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.lookup.legacy import clock
 from kafkastore.spark.runner import table
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
+from kafkastore.store.sample_times import SAMPLES
 from kafkastore.use_cases.sizing import BUCKETS_MS, INTERVALS
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
@@ -150,7 +151,7 @@ def compare(
     path: Paths,
     times: Sequence[int] = (),
     *,
-    samples: int = 10,
+    samples: int = SAMPLES,
     partitions: Collection[AnyPartition] | None = None,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
