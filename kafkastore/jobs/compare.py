@@ -33,14 +33,14 @@ class ComparedPartition(NamedTuple):
 class CompareJob(PartitionJob[ComparedPartition]):
     """Look up times in each partition in three ways; see `legacy.compare`.
 
-    Without `times`, `samples` times are chosen for each partition.
+    Without `timestamps`, `samples` times are chosen for each partition.
     """
 
-    times: Sequence[int] = ()
+    timestamps: Sequence[int] = ()
     samples: int = SAMPLES
     now: int | None = None
     mtimes: Mapping[str, int] | None = None
-    broker_rules: str = NEWEST_VERSION
+    rules: str = NEWEST_VERSION
     legacy_rules: str = NEWEST_LEGACY_VERSION
     whole_seconds: bool = False
     on_corrupt: OnCorrupt = "raise"
@@ -63,7 +63,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
             self.times_for(log),
             now=self.now,
             mtimes=self.mtimes,
-            broker_rules=self.broker_rules,
+            rules=self.rules,
             legacy_rules=self.legacy_rules,
             whole_seconds=self.whole_seconds,
             on_corrupt=self.on_corrupt,
@@ -76,8 +76,8 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
         Half of these are spread over its records; the others are where answers can differ.
         """
-        if self.times:
-            return self.times
+        if self.timestamps:
+            return self.timestamps
         modified = [mtime for _, mtime in segment_times(log, self.mtimes)]
         differing = self.samples // 2
         return sample_times(log, self.samples - differing, differing, modified)

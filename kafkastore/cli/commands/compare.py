@@ -268,8 +268,8 @@ def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, job: Co
         job.times_for(log),
         now=job.now,
         mtimes=job.mtimes,
-        broker_rules=job.broker_rules,
+        rules=job.rules,
         whole_seconds=job.whole_seconds,
     )
     with open_output(path) as stream:
-        draw_answers(stream, drawing, drawn, job.broker_rules)
+        draw_answers(stream, drawing, drawn, job.rules)
