@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals, is_recovery_area
@@ -27,6 +28,8 @@ from kafkastore.cli.store_command import StoreCall
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.unread_partition import count_segments
+
+FoundT = TypeVar("FoundT")
 
 
 class NoJournalError(KafkaStoreError):
@@ -70,9 +73,9 @@ def make_plan(
     master: str | None,
     path: Path,
     partitions: Collection[TopicPartition],
-    make: Callable[..., PlanT],
+    make: Callable[..., FoundT],
     count: int,
-) -> PlanT:
+) -> FoundT:
     """Make a plan, or a survey for one, in threads or on Spark; show the progress."""
     what = f"reading {path.name}"
     if master is not None:

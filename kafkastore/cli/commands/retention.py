@@ -161,11 +161,11 @@ def _print(call: StoreCall, found: Sequence[PartitionRetention], *, segments: bo
     )
     for line in group_lines(remarks, verbose=call.verbose):
         print_text(line)
-    segments = [segment for each in found for segment in each.segments]
-    going = [segment for segment in segments if segment.goes_by is not None]
+    known = [segment for each in found for segment in each.segments]
+    going = [segment for segment in known if segment.goes_by is not None]
     print(
-        f"{format_count(len(going), 'segment')} of {len(segments):,} would go, {_size(going)} of "
-        f"{_size(segments)}"
+        f"{format_count(len(going), 'segment')} of {len(known):,} would go, {_size(going)} of "
+        f"{_size(known)}"
     )
 
 
