@@ -59,7 +59,7 @@ def plot_answers(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = NEWEST_VERSION,
+    rules: str = NEWEST_VERSION,
     legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
 ) -> AnswerPlot:
@@ -83,7 +83,7 @@ def plot_answers(
     return AnswerPlot(
         targets,
         first_offsets_before(times, targets, now),
-        np.ascontiguousarray(log.offsets_for_timestamps(targets, broker_rules)["offset"]),
+        np.ascontiguousarray(log.offsets_for_timestamps(targets, rules)["offset"]),
         np.ascontiguousarray(log.offsets_for_timestamps(targets)["offset"]),
         times,
     )
@@ -93,12 +93,12 @@ def draw_answers(
     file: BinaryIO,
     form: Literal["svg", "png"],
     drawn: AnswerPlot,
-    broker_rules: str = NEWEST_VERSION,
+    rules: str = NEWEST_VERSION,
     palette: Palette = ON_WHITE,
 ) -> None:
     """Draw answers over time, with the segments and their modification times.
 
-    `broker_rules` is the broker's version for the legend. Raises ImportError without matplotlib.
+    `rules` is the broker's version for the legend. Raises ImportError without matplotlib.
     """
     with time_axes(palette, _SIZE, "staircase") as (figure, axes):
         first, last = int(drawn.timestamps[0]), int(drawn.timestamps[-1])
@@ -119,7 +119,7 @@ def draw_answers(
             drawn.timestamps,
             drawn.broker,
             "pre",
-            f"{broker_rules}: by time indexes",
+            f"{rules}: by time indexes",
             linewidth=1,
         )
         draw_steps(

@@ -119,7 +119,7 @@ def compare(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = NEWEST_VERSION,
+    rules: str = NEWEST_VERSION,
     legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
     on_corrupt: OnCorrupt = "raise",
@@ -138,7 +138,7 @@ def compare(
     mtimes : mapping of str to int, optional
         Modification times in ms for the legacy rules, if the files have lost theirs; see
         `segment_times`.
-    broker_rules, legacy_rules : str
+    rules, legacy_rules : str
         Kafka versions.
     whole_seconds : bool
         Whether the legacy broker's Java returned whole seconds only; see `segment_times`.
@@ -167,7 +167,7 @@ def compare(
         timestamps,
         now=now,
         mtimes=mtimes,
-        broker_rules=broker_rules,
+        rules=rules,
         legacy_rules=legacy_rules,
         whole_seconds=whole_seconds,
         on_corrupt=on_corrupt,
@@ -192,7 +192,7 @@ def compare_columns(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = NEWEST_VERSION,
+    rules: str = NEWEST_VERSION,
     legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
     on_corrupt: OnCorrupt = "raise",
@@ -202,7 +202,7 @@ def compare_columns(
 
     Parameters
     ----------
-    log, timestamps, now, mtimes, broker_rules, legacy_rules, whole_seconds, on_corrupt, skipped
+    log, timestamps, now, mtimes, rules, legacy_rules, whole_seconds, on_corrupt, skipped
         As for `compare`.
 
     Returns
@@ -218,7 +218,7 @@ def compare_columns(
     compared["legacy"] = first_offsets_before(times, targets, now)
     # The lookup of correct answers records the skipped bytes.
     compared["broker"] = log.offsets_for_timestamps(
-        targets, broker_rules, on_corrupt=on_corrupt, skipped=[]
+        targets, rules, on_corrupt=on_corrupt, skipped=[]
     )
     corrupt: list[SkippedBytes] = []
     compared["correct"] = log.offsets_for_timestamps(

@@ -45,7 +45,7 @@ def compare_as_arrow(
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = NEWEST_VERSION,
+    rules: str = NEWEST_VERSION,
     legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
 ) -> pa.Table:
@@ -57,7 +57,7 @@ def compare_as_arrow(
         A partition, or several, such as a store.
     timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
         ms since 1970, at least 0; looked up in each partition.
-    now, mtimes, broker_rules, legacy_rules, whole_seconds
+    now, mtimes, rules, legacy_rules, whole_seconds
         As for `compare`.
 
     Returns
@@ -77,7 +77,7 @@ def compare_as_arrow(
                 targets,
                 now=now,
                 mtimes=mtimes,
-                broker_rules=broker_rules,
+                rules=rules,
                 legacy_rules=legacy_rules,
                 whole_seconds=whole_seconds,
             ),

@@ -47,7 +47,7 @@ def mtimes_of(logs: Iterable[PartitionLog]) -> dict[str, int]:
 
     noted: dict[str, int] = {}
     for log in logs:
-        noted |= log.beside_changes(lambda log=log: of_log(log))  # type: ignore[misc]
+        noted |= log.retry_if_changed(lambda log=log: of_log(log))  # type: ignore[misc]
     return noted
 
 
@@ -97,7 +97,7 @@ def read_mtimes(path: str | PathLike[str]) -> dict[str, int]:
     try:
         read: Any = json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InvalidMtimesError(f"{path} is no JSON: {error}") from error
+        raise InvalidMtimesError(f"{path} is not JSON: {error}") from error
     if isinstance(read, dict) and isinstance(read.get("mtimes_ms"), dict):
         read = read["mtimes_ms"]
     if not isinstance(read, dict):

@@ -4,7 +4,6 @@ Imported as ``kafkastore.migration``.
 """
 
 from kafkastore.migration.answers import (
-    SAMPLES,
     AnswersSummary,
     MigrationAnswers,
     PartitionMigrationAnswers,
@@ -37,7 +36,6 @@ __all__ = [
     "ENTRY_OFFSETS",
     "MODES",
     "READING_MODES",
-    "SAMPLES",
     "UNTIMED",
     "AnswersSummary",
     "ConvertPlan",

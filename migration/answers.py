@@ -19,20 +19,19 @@ from kafkastore.migration.survey import PartitionSurvey, Survey
 from kafkastore.arguments import check_kind, thread_count, whole_number
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import CorruptionError, KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.lookup.rules import broker_rules
 from kafkastore.paths import describe_error, to_path
+from kafkastore.runner import Progress
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
 from kafkastore.versions import NEWEST_VERSION
 
 #: The default brokers: the version that most rules here follow, and the newest one.
 BROKERS = ("2.4", NEWEST_VERSION)
-SAMPLES = 10
 MOST_PARTITIONS = 20
 
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,8 +26,8 @@ import numpy as np
 from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.new_bytes import conversion_of
+from kafkastore.changes.partition_changes import check_answered_for
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import (
     ChangeRefusedError,
     CorruptionError,
@@ -48,13 +48,14 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.runner import Progress, Runner, Steps, in_threads, read_partitions
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
 from kafkastore.store.unread_partition import UnreadPartition, count_segments
 
 #: The timestamp of messages of format 0, which have none.
@@ -102,6 +103,7 @@ def plan_convert(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
+    runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> ConvertPlan:
     """Plan to convert all messages of old formats to record batches.
@@ -125,8 +127,10 @@ def plan_convert(
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
         Number of partitions read in parallel; by default the number of processors.
+    runner : callable, optional
+        Reads the partitions in other processes instead of threads, and shows their progress itself.
     progress : callable, optional
-        Called with the number of segments read and the total, by one thread at a time.
+        Called with the number of segments read by threads and the total, one thread at a time.
 
     Returns
     -------
@@ -151,46 +155,62 @@ def plan_convert(
     name = codec.name.lower() if isinstance(codec, Codec) else codec
     if name is not None:
         check_choice("codec", name.lower(), [each.name.lower() for each in Codec])
+    threads = thread_count(threads)
     root = root_of_plan(path)
     store = open_store(root)
-    logs, total = store.logs_of(partitions), 0
-    if progress is not None:
-        total = count_segments(store.logs_of(partitions))
-    segments_done, one_at_a_time = 0, threading.Lock()
-
-    def advance() -> None:
-        nonlocal segments_done
-        if progress is not None:
-            with one_at_a_time:
-                segments_done += 1
-                progress(segments_done, total)
-
-    def convert(log: PartitionLog) -> _Partition | UnreadPartition:
-        done = _Partition(log, name, untimed, leader_epoch, index_interval_bytes)
-        try:
-            for segment in done.log.segments:
-                done.convert(segment)
-                advance()
-            if leader_epoch is not None and done.unconverted:
-                done.leave_all()
-            done.add_epochs()
-        except (KafkaStoreError, OSError) as error:
-            return UnreadPartition.of(log, error)
-        return done
-
+    places = list_unique_paths(store, partitions, is_weighed=runner is not None)
+    step = None
+    if progress is not None and runner is None:
+        step = Steps(progress, count_segments(store.logs_of(partitions)))
+    work = partial(
+        _convert_place,
+        codec=name,
+        untimed=untimed,
+        leader_epoch=leader_epoch,
+        index_interval_bytes=index_interval_bytes,
+        step=step,
+    )
+    runner = in_threads(threads) if runner is None else runner
     changes: list[FileChange] = []
     unconverted: list[UnconvertedSegment] = []
     unread: list[UnreadPartition] = []
-    threads = thread_count(threads)
-    with ParallelMap(convert, logs, threads, "kafkastore-convert") as in_turn:
-        for done in in_turn:
-            if isinstance(done, UnreadPartition):
-                unread.append(done)
-                continue
-            changes += done.changes
-            unconverted += done.unconverted
+    for place, found in read_partitions(work, places, runner):
+        if isinstance(found, UnreadPartition):
+            unread.append(found)
+            continue
+        check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
+        changes += found.changes
+        unconverted += found.unconverted
     job = "convert" if name is None else f"convert ({name})"
     return ConvertPlan(str(root), job, tuple(changes), tuple(unconverted), tuple(unread))
+
+
+class _Converted(NamedTuple):
+    """The part of a `ConvertPlan` for one partition."""
+
+    changes: list[FileChange]
+    unconverted: list[UnconvertedSegment]
+
+
+def _convert_place(
+    place: PartitionPath,
+    *,
+    codec: str | None,
+    untimed: Untimed,
+    leader_epoch: int | None,
+    index_interval_bytes: int,
+    step: Callable[[], None] | None,
+) -> _Converted:
+    """Plan one partition in any process; `step` is called after each segment."""
+    done = _Partition(open_partition(place), codec, untimed, leader_epoch, index_interval_bytes)
+    for segment in done.log.segments:
+        done.convert(segment)
+        if step is not None:
+            step()
+    if leader_epoch is not None and done.unconverted:
+        done.leave_all()
+    done.add_epochs()
+    return _Converted(done.changes, done.unconverted)
 
 
 @dataclass(slots=True)

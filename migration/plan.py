@@ -233,7 +233,7 @@ def _made(
         return _Made(Inline(b""), _EMPTY, f"{which}: empty until a broker appends")
     entry = mtime_entry(segment, entry_offset)
     if entry is None:
-        why = f"its modification time {segment.mtime_ms} ms is no timestamp"
+        why = f"its modification time {segment.mtime_ms} ms is not a timestamp"
         return _Made(Inline(b""), _EMPTY, why if segment.has_records else "it holds no record")
     data = time_index.pack([entry], segment.base_offset)
     why = "no record has a timestamp" if mode == "auto" else f"mode {mode}"

@@ -6,6 +6,8 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
@@ -13,13 +15,15 @@ from kafkastore.migration.warnings import SurveyWarning, warnings_of
 
 from kafkastore.arguments import thread_count
 from kafkastore.changes.directory_lock import lock_files
-from kafkastore.changes.runner import Progress
-from kafkastore.errors import ArgumentTypeError, KafkaStoreError, SegmentGoneError
+from kafkastore.changes.partition_changes import check_answered_for
+from kafkastore.errors import ArgumentTypeError, SegmentGoneError
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.runner import Progress, Runner, in_threads, read_partitions
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
 from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.writing.log_config import LogConfig
 
@@ -117,10 +121,11 @@ def survey(
     path: Paths,
     mtimes: Mapping[str, int] | None = None,
     *,
-    index_interval_bytes: int = 4096,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     read_logs: bool = True,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
+    runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> Survey:
     """Survey a log directory: missing time indexes, and the data to create them from.
@@ -144,6 +149,8 @@ def survey(
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
         Number of partitions read in parallel; by default the number of processors.
+    runner : callable, optional
+        Reads the partitions in other processes instead of threads; see `kafkastore.spark`.
     progress : callable, optional
         Called with the number of finished partitions and the total.
 
@@ -169,32 +176,27 @@ def survey(
     if not isinstance(mtimes, Mapping | None):
         raise ArgumentTypeError("mtimes", "a mapping of paths to ms since 1970", mtimes)
     store = open_store(root)
-    given = {} if mtimes is None else mtimes
-
-    def look_at(log: PartitionLog) -> PartitionSurvey | UnreadPartition:
-        try:
-            return survey_partition(
-                log,
-                given,
-                directory="" if log.log_dir is None else log.path.name,
-                index_interval_bytes=index_interval_bytes,
-                read_logs=read_logs,
-            )
-        except (KafkaStoreError, OSError) as error:
-            return UnreadPartition.of(log, error)
-
+    places = list_unique_paths(store, partitions, is_weighed=runner is not None)
+    given: dict[str, dict[str, int]] = {}
+    for name, mtime_ms in ({} if mtimes is None else mtimes).items():
+        given.setdefault(name.rpartition("/")[0], {})[name] = mtime_ms
+    asked = [
+        (place, given.get(str(place.topic_partition), {}) | given.get("", {})) for place in places
+    ]
+    work = partial(_survey_place, index_interval_bytes=index_interval_bytes, read_logs=read_logs)
     surveyed: list[PartitionSurvey] = []
     unread: list[UnreadPartition] = []
-    logs = store.logs_of(partitions)
-    total = len(store.chosen(partitions))
-    with ParallelMap(look_at, logs, threads, "kafkastore-survey") as looked_at:
-        for done in looked_at:
-            if isinstance(done, UnreadPartition):
-                unread.append(done)
-            else:
-                surveyed.append(done)
-            if progress is not None:
-                progress(len(surveyed) + len(unread), total)
+    runner = in_threads(threads) if runner is None else runner
+    for done, ((place, _), found) in enumerate(
+        read_partitions(work, asked, runner, itemgetter(0)), 1
+    ):
+        if isinstance(found, UnreadPartition):
+            unread.append(found)
+        else:
+            check_answered_for(place, [found.directory])
+            surveyed.append(found)
+        if progress is not None:
+            progress(done, len(places))
     return Survey(
         str(root),
         store.log_dirs[0].is_clean if store.log_dirs else None,
@@ -207,15 +209,29 @@ def survey(
     )
 
 
+def _survey_place(
+    asked: tuple[PartitionPath, Mapping[str, int]], *, index_interval_bytes: int, read_logs: bool
+) -> PartitionSurvey:
+    """Survey one partition in any process."""
+    place, mtimes = asked
+    return survey_partition(
+        open_partition(place),
+        mtimes,
+        directory=place.directory,
+        index_interval_bytes=index_interval_bytes,
+        read_logs=read_logs,
+    )
+
+
 def survey_partition(
     log: PartitionLog,
     mtimes: Mapping[str, int] | None = None,
     *,
     directory: str = "",
-    index_interval_bytes: int = 4096,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     read_logs: bool = True,
 ) -> PartitionSurvey:
-    """Survey one partition; `survey` and Spark tasks call this for each.
+    """Survey one partition.
 
     Parameters
     ----------

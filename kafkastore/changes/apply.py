@@ -48,12 +48,12 @@ from kafkastore.changes.partition_journals import (
     open_partition_journals,
 )
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of, check_area, check_trusted
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.paths import to_path
+from kafkastore.runner import Progress, Runner
 
 #: Time for tasks to end after an interruption; the next job waits longer for them.
 _SECONDS_AFTER_INTERRUPT = 5.0

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from kafkastore.changes.copy_file import changed_during_copy, copy_file
 from kafkastore.changes.directory_lock import check_no_broker
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError, NotAFileError, RefusalReason
 from kafkastore.formats.state.file_names import (
     InvalidNameError,
@@ -26,6 +25,7 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.fs import FileSystem
 from kafkastore.paths import open_path, refuse_remote, to_path
+from kafkastore.runner import Progress
 from kafkastore.segment.regular_file import check_regular, stat_target
 from kafkastore.store.log_store import is_partition_directory
 

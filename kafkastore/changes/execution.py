@@ -14,10 +14,10 @@ from kafkastore.changes.file_state import PERMISSIONS, FileState, status_of
 from kafkastore.changes.journal import JournalWriter, Step
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.runner import Progress
 from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_file
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
+from kafkastore.runner import Progress
 
 
 class Execution:

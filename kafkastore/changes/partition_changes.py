@@ -21,10 +21,20 @@ from kafkastore.changes.inspection import (
     space_needed,
 )
 from kafkastore.changes.partition_journals import partition_journal
-from kafkastore.changes.plan import FileChange
+from kafkastore.changes.plan import FileChange, InvalidPlanError
 from kafkastore.changes.undo_area import KEPT_DIRECTORY
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.fs import FileSystem
+from kafkastore.store.partition_path import PartitionPath
+
+
+def check_answered_for(place: PartitionPath, directories: Iterable[str]) -> None:
+    """Refuse an executor's result for another partition than it was given."""
+    for directory in directories:
+        if directory != place.directory:
+            raise InvalidPlanError(
+                f"an executor that was given {place.path} answered for {directory!r}"
+            )
 
 
 class PartitionChanges(NamedTuple):

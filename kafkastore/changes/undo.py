@@ -30,10 +30,10 @@ from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, kept_in
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
+from kafkastore.runner import Progress, Runner
 
 
 class UndoState(Enum):

@@ -26,7 +26,6 @@ from kafkastore.changes.directory_lock import check_no_broker
 from kafkastore.changes.inspection import changed_since_plan
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import Content, Plan, Prefix
-from kafkastore.changes.runner import Progress, Runner
 from kafkastore.errors import (
     ChangeRefusedError,
     RefusalReason,
@@ -38,6 +37,7 @@ from kafkastore.paths import is_url, list_again, open_path, to_path
 from kafkastore.remote.new_store import NewStore
 from kafkastore.remote.stores import COPYING, RemoteObject
 from kafkastore.remote.tree import object_at
+from kafkastore.runner import Progress, Runner
 
 #: Uploads wait for the network, not for a core.
 THREADS = 8

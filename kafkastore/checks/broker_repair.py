@@ -77,7 +77,7 @@ def _recovered(repair: PartitionRepair, version: str) -> RecoveredLog:
             repair.log,
             version,
             index_interval_bytes=repair.index_interval_bytes,
-            clean=False,
+            is_clean=False,
             recovery_point=0,
         )
     except CorruptCheckpointError as error:

@@ -178,7 +178,7 @@ def predict_log(
             log,
             version,
             index_interval_bytes=index_interval_bytes,
-            clean=is_clean,
+            is_clean=is_clean,
             recovery_point=recovery_point,
         )
         lost_bytes = sum(_lost_sizes(log, recovered))

@@ -11,10 +11,9 @@ are built afterwards.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +22,8 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import thread_count
 from kafkastore.changes.file_state import FileState, read_state
+from kafkastore.changes.partition_changes import check_answered_for
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import (
     CorruptIndexError,
     KafkaStoreError,
@@ -43,20 +42,20 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.runner import Progress, Runner, Steps, in_threads, read_partitions
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import stat_regular
 from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
 from kafkastore.store.unread_partition import UnreadPartition, count_segments
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
 
 _TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
-#: A segment to read, or why its partition can't be listed.
-_Work = tuple[PartitionLog, LogSegment | Exception]
 
 
 class UnindexedBytes(NamedTuple):
@@ -105,6 +104,7 @@ def plan_reindex(
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
+    runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> ReindexPlan:
     """Plan to rebuild the indexes that do not match their logs.
@@ -125,9 +125,12 @@ def plan_reindex(
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
-        Number of segments read in parallel; by default the number of processors.
+        Number of partitions, or segments of one, read in parallel; by default the number of
+        processors.
+    runner : callable, optional
+        Reads the partitions in other processes instead of threads, and shows their progress itself.
     progress : callable, optional
-        Called with the number of segments read and the total.
+        Called with the number of segments read by threads and the total.
 
     Returns
     -------
@@ -157,80 +160,57 @@ def plan_reindex(
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """
     root = root_of_plan(path)
-    broker_rules = rules_of(version)
-    index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
-    store = open_store(root)
-    logs = store.logs_of(partitions)
+    rules_of(version)
+    interval = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     threads = thread_count(threads)
-
-    def read(work: _Work) -> tuple[PartitionLog, _SegmentRead | Exception]:
-        log, segment = work
-        if isinstance(segment, Exception):
-            return log, segment
-        try:
-            found = _read_segment(
-                log, segment, index_interval_bytes, broker_rules, up_to_damage=up_to_damage
-            )
-        except (KafkaStoreError, OSError) as error:
-            return log, error
-        return log, found
-
-    planned: list[ReindexedPartition | UnreadPartition] = []
-    total = 0 if progress is None else count_segments(store.logs_of(partitions))
-    done = 0
-    with ParallelMap(read, _segments(logs), threads, "kafkastore-reindex") as reads:
-        for log, of_partition in groupby(reads, itemgetter(0)):
-            of_log = []
-            for _, each in of_partition:
-                of_log.append(each)
-                done += 1
-                if progress is not None:
-                    progress(min(done, total), total)
-            planned.append(_planned(log, of_log, broker_rules))
-    return reindex_plan(root, version, planned)
-
-
-def _segments(logs: Iterable[PartitionLog]) -> Iterator[_Work]:
-    """Yield the segments of all partitions; the error for one that can't be listed."""
-    for log in logs:
-        try:
-            segments = log.segments
-        except (KafkaStoreError, OSError) as error:
-            yield log, error
-        else:
-            yield from ((log, each) for each in segments)
-
-
-def _planned(
-    log: PartitionLog, reads: Sequence[_SegmentRead | Exception], rules: BrokerRules
-) -> ReindexedPartition | UnreadPartition:
-    """Plan one partition, or nothing if one of its files can't be opened."""
-    found = []
-    for each in reads:
-        if isinstance(each, Exception):
-            return UnreadPartition.of(log, each)
-        found.append(each)
-    try:
-        return _combined(found, rules)
-    except (KafkaStoreError, OSError) as error:
-        return UnreadPartition.of(log, error)
-
-
-def reindex_plan(
-    root: Path, version: str, planned: Iterable[ReindexedPartition | UnreadPartition]
-) -> ReindexPlan:
-    """Combine the changes of all partitions into one plan, by partition and segment."""
+    store = open_store(root)
+    places = list_unique_paths(store, partitions, is_weighed=runner is not None)
+    step = None
+    if progress is not None and runner is None:
+        step = Steps(progress, count_segments(store.logs_of(partitions)))
+    # Few partitions are read by segment, by all threads; many at once, each by one thread.
+    inner = threads if len(places) < threads and runner is None else 1
+    work = partial(
+        _reindex_place,
+        version=version,
+        index_interval_bytes=interval,
+        up_to_damage=up_to_damage,
+        threads=inner,
+        step=step,
+    )
+    runner = in_threads(threads // inner) if runner is None else runner
     changes: list[FileChange] = []
     unindexed: list[UnindexedBytes] = []
     unread: list[UnreadPartition] = []
-    for each in planned:
-        if isinstance(each, UnreadPartition):
-            unread.append(each)
+    for place, found in read_partitions(work, places, runner):
+        if isinstance(found, UnreadPartition):
+            unread.append(found)
         else:
-            changes += each.changes
-            unindexed += each.unindexed
+            check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
+            changes += found.changes
+            unindexed += found.unindexed
     job = f"reindex (version {version})"
     return ReindexPlan(str(root), job, tuple(changes), tuple(unindexed), tuple(unread))
+
+
+def _reindex_place(
+    place: PartitionPath,
+    *,
+    version: str,
+    index_interval_bytes: int,
+    up_to_damage: bool,
+    threads: int,
+    step: Callable[[], None] | None,
+) -> ReindexedPartition:
+    """Plan one partition in any process."""
+    return reindex_partition(
+        open_partition(place),
+        version,
+        index_interval_bytes,
+        up_to_damage=up_to_damage,
+        threads=threads,
+        step=step,
+    )
 
 
 class ReindexedPartition(NamedTuple):
@@ -246,22 +226,25 @@ def reindex_partition(
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
     up_to_damage: bool = False,
+    threads: int = 1,
+    step: Callable[[], None] | None = None,
 ) -> ReindexedPartition:
-    """Plan one partition; Spark tasks call this for each.
+    """Plan one partition; `threads` read its segments, `step` is called after each.
 
     A file that can't be opened raises `NotAFileError` or OSError. Paths are relative to the log
     directory, or to the partition directory if it is opened alone.
     """
-    broker_rules = rules_of(version)
-    reads = [
-        _read_segment(log, each, index_interval_bytes, broker_rules, up_to_damage=up_to_damage)
-        for each in log.segments
-    ]
-    return _combined(reads, broker_rules)
+    rules = rules_of(version)
 
+    def read(segment: LogSegment) -> _SegmentRead:
+        done = _read_segment(log, segment, index_interval_bytes, rules, up_to_damage=up_to_damage)
+        if step is not None:
+            step()
+        return done
 
-def _combined(reads: Sequence[_SegmentRead], rules: BrokerRules) -> ReindexedPartition:
-    """Combine the changes of a partition's segments, transaction indexes included."""
+    with ParallelMap(read, log.segments, threads, "kafkastore-reindex") as reading:
+        reads = [*reading]
+    # Transaction indexes need all segments before.
     changes = tuple(_changes(reads, rules))
     found = tuple(each.unindexed for each in reads if each.unindexed is not None)
     return ReindexedPartition(changes, found)

@@ -16,13 +16,15 @@ changed logs.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from functools import partial
+from typing import Literal, NamedTuple, get_args
 
-from kafkastore.arguments import INT64_MAX, check_choice
+from kafkastore.arguments import INT64_MAX, check_choice, thread_count
+from kafkastore.changes.partition_changes import check_answered_for
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
-from kafkastore.changes.runner import Progress
 from kafkastore.checks.broker_repair import plan_broker_repair
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_repair import NotRepaired, PartitionRepair, RemovedBytes, is_log
@@ -42,6 +44,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.runner import Progress, Runner, in_threads, read_partitions
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
@@ -50,6 +53,8 @@ from kafkastore.segment.recovery import (
 )
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
+from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
 
@@ -81,6 +86,8 @@ def plan_repair(
     on_corrupt: OnCorruptLog = "truncate",
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
+    threads: int | None = None,
+    runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> RepairPlan:
     """Plan to repair damaged logs and indexes.
@@ -98,6 +105,10 @@ def plan_repair(
         The topics' ``index.interval.bytes``, for rebuilt indexes.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
+    threads : int, optional
+        Number of partitions read in parallel; by default the number of processors.
+    runner : callable, optional
+        Reads the partitions in other processes instead of threads; see `kafkastore.spark`.
     progress : callable, optional
         Called with the number of finished partitions and the total.
 
@@ -131,6 +142,7 @@ def plan_repair(
     Source: Kafka 2.4.0 ``Log.recoverLog``, ``LogSegment.recover``.
     """
     rules_of(version)
+    threads = thread_count(threads)
     check_choice("on_corrupt", on_corrupt, get_args(OnCorruptLog))
     index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     root = root_of_plan(path)
@@ -140,19 +152,45 @@ def plan_repair(
     changes: list[FileChange] = []
     removed: list[RemovedBytes] = []
     not_repaired: list[NotRepaired] = []
-    total = len(store.chosen(partitions))
-    for done, log in enumerate(store.logs_of(partitions), 1):
-        repair = PartitionRepair(log, index_interval_bytes)
-        try:
-            _RepairPlanner(repair, version, is_truncated=is_truncated).plan()
-        except (KafkaStoreError, OSError) as error:
-            repair.record_failure("", error)
-        changes += repair.changes
-        removed += repair.removed
-        not_repaired += repair.not_repaired
+    places = list_unique_paths(store, partitions, is_weighed=runner is not None)
+    work = partial(
+        _repair_place,
+        version=version,
+        index_interval_bytes=index_interval_bytes,
+        is_truncated=is_truncated,
+    )
+    runner = in_threads(threads) if runner is None else runner
+    for done, (place, found) in enumerate(read_partitions(work, places, runner), 1):
+        if isinstance(found, UnreadPartition):
+            not_repaired.append(NotRepaired(found.path, found.error, True))
+        else:
+            check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
+            changes += found.changes
+            removed += found.removed
+            not_repaired += found.not_repaired
         if progress is not None:
-            progress(done, total)
+            progress(done, len(places))
     return RepairPlan(str(root), title, tuple(changes), tuple(removed), tuple(not_repaired))
+
+
+class _Repaired(NamedTuple):
+    """The part of a `RepairPlan` for one partition."""
+
+    changes: list[FileChange]
+    removed: list[RemovedBytes]
+    not_repaired: list[NotRepaired]
+
+
+def _repair_place(
+    place: PartitionPath, *, version: str, index_interval_bytes: int, is_truncated: bool
+) -> _Repaired:
+    """Plan one partition in any process."""
+    repair = PartitionRepair(open_partition(place), index_interval_bytes)
+    try:
+        _RepairPlanner(repair, version, is_truncated=is_truncated).plan()
+    except (KafkaStoreError, OSError) as error:
+        repair.record_failure("", error)
+    return _Repaired(repair.changes, repair.removed, repair.not_repaired)
 
 
 class _RepairPlanner:

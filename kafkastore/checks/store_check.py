@@ -8,7 +8,7 @@ Source: Kafka 2.4.0 ``LogManager.loadLogs``, ``CheckpointFile``,
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kafkastore.checks.findings import Finding, FindingKind
@@ -49,12 +49,10 @@ _IDENTITIES = (
 )
 
 
-def check_log_dirs(
-    log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
-) -> Iterator[Finding]:
+def check_log_dirs(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:
     """Check the files and directories that do not belong to one partition.
 
-    `failed` is called with the error if a file can't be opened; the check continues.
+    Yields findings, and the error of each file that can't be opened.
     """
     for log_dir in log_dirs:
         for skipped in log_dir.skipped:
@@ -63,25 +61,23 @@ def check_log_dirs(
             try:
                 yield from _checkpoint(log_dir, name)
             except OSError as error:
-                failed(error)
+                yield error
         try:
             yield from _marker(log_dir)
         except OSError as error:
-            failed(error)
+            yield error
         yield from _missing_topic_ids(log_dir)
-    yield from _identities(log_dirs, failed)
+    yield from _identities(log_dirs)
 
 
-def check_checkpoints(
-    log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
-) -> Iterator[Finding]:
+def check_checkpoints(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:
     """Report the corrupt checkpoints; see `check_log_dirs`."""
     for log_dir in log_dirs:
         for name in _WITHOUT_CHECKPOINT:
             try:
                 yield from _corrupt_checkpoint(log_dir, name)
             except OSError as error:
-                failed(error)
+                yield error
 
 
 def _no_partition(skipped: SkippedName) -> Finding:
@@ -190,9 +186,7 @@ def _several(partitions: Collection[TopicPartition]) -> str:
     return f"{len(partitions)} partitions ({first} and others) that are"
 
 
-def _identities(
-    log_dirs: Sequence[LogDir], failed: Callable[[OSError], None]
-) -> Iterator[Finding]:
+def _identities(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:
     """Check that the directories belong to one broker of one cluster."""
     read = []
     for log_dir in log_dirs:
@@ -207,7 +201,7 @@ def _identities(
         except NotAFileError as error:
             yield _damaged_identity(path, None, f"it is {error.kind} and not a regular file")
         except OSError as error:
-            failed(error)
+            yield error
     for identity in _IDENTITIES:
         yield from _differing(read, *identity)
     by_directory_id: dict[str, Path] = {}

@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals, is_recovery_area
@@ -25,7 +26,10 @@ from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.unread_partition import count_segments
+
+FoundT = TypeVar("FoundT")
 
 
 class NoJournalError(KafkaStoreError):
@@ -37,15 +41,13 @@ def plan_directories(
     options: ChangeOptions,
     make: Callable[..., PlanT],
     problems: Problems,
-    *,
-    on_spark: Callable[..., PlanT] | None = None,
 ) -> Iterator[PlanT]:
     """Yield the plan of each directory, or of the copy of it that is changed instead."""
     for path in call.paths:
         # Raises before anything is read or copied.
         problems.expect(len(call.select(path).topic_partitions))
     for path in options.directories(call.paths, problems, as_json=call.as_json):
-        yield options.rooted(plan_directory(call, path, make, on_spark=on_spark))
+        yield options.rooted(plan_directory(call, path, make))
 
 
 def plan_directory(
@@ -53,23 +55,35 @@ def plan_directory(
     path: Path,
     make: Callable[..., PlanT],
     *,
-    on_spark: Callable[..., PlanT] | None = None,
     by_segment: bool = True,
 ) -> PlanT:
     """Make the plan for a directory's selected partitions, and show the progress.
 
-    `on_spark` makes it with a runner, if there is a Spark master. `by_segment`: the plan counts
-    its progress by segments.
+    `by_segment`: the plan counts its progress by segments.
     """
     selection = call.select(path)
     partitions = frozenset(selection.topic_partitions)
-    if on_spark is not None:
-        with call.executor(f"reading {path.name}", is_streamed=False) as run:
-            return on_spark(run, path, partitions=partitions)
     count = len(partitions)
-    if by_segment:
+    if by_segment and call.master is None:
         count = count_segments(selection.store.logs_of(partitions))
-    with progress(f"reading {path.name}", count) as advance:
+    return make_plan(call.master, path, partitions, make, count)
+
+
+def make_plan(
+    master: str | None,
+    path: Path,
+    partitions: Collection[TopicPartition],
+    make: Callable[..., FoundT],
+    count: int,
+) -> FoundT:
+    """Make a plan, or a survey for one, in threads or on Spark; show the progress."""
+    what = f"reading {path.name}"
+    if master is not None:
+        from kafkastore.cli.options.on_spark import executor
+
+        with executor(master, what) as run:
+            return make(path, partitions=partitions, runner=run)
+    with progress(what, count) as advance:
         return make(path, partitions=partitions, progress=to_progress_callback(advance))
 
 

@@ -23,14 +23,14 @@ from kafkastore.cli.options.times import (
 from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.partition_errors import Problems, on_corrupt_option
-from kafkastore.jobs.runner import Failed, run_here
 from kafkastore.log.time_text import format_time
+from kafkastore.runner import Failed, run_here
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 
 if TYPE_CHECKING:
-    from kafkastore.changes.runner import Runner
     from kafkastore.jobs.job import Job
     from kafkastore.log.damage import OnCorrupt
+    from kafkastore.runner import Runner
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

@@ -9,20 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import whole_number
-from kafkastore.jobs.job import Job, PartitionJob, Row
-from kafkastore.jobs.partition_paths import (
-    FAILURES,
-    Copies,
-    PartitionPath,
-    columns_of,
-    open_copies,
-    weight,
-)
+from kafkastore.jobs.job import Job, PartitionJob, Row, columns_of
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.sample_times import MOST_SAMPLES, sample_times
+from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -40,14 +33,14 @@ class ComparedPartition(NamedTuple):
 class CompareJob(PartitionJob[ComparedPartition]):
     """Look up times in each partition in three ways; see `legacy.compare`.
 
-    Without `times`, `samples` times are chosen for each partition.
+    Without `timestamps`, `samples` times are chosen for each partition.
     """
 
-    times: Sequence[int] = ()
-    samples: int = 10
+    timestamps: Sequence[int] = ()
+    samples: int = SAMPLES
     now: int | None = None
     mtimes: Mapping[str, int] | None = None
-    broker_rules: str = NEWEST_VERSION
+    rules: str = NEWEST_VERSION
     legacy_rules: str = NEWEST_LEGACY_VERSION
     whole_seconds: bool = False
     on_corrupt: OnCorrupt = "raise"
@@ -70,7 +63,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
             self.times_for(log),
             now=self.now,
             mtimes=self.mtimes,
-            broker_rules=self.broker_rules,
+            rules=self.rules,
             legacy_rules=self.legacy_rules,
             whole_seconds=self.whole_seconds,
             on_corrupt=self.on_corrupt,
@@ -83,8 +76,8 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
         Half of these are spread over its records; the others are where answers can differ.
         """
-        if self.times:
-            return self.times
+        if self.timestamps:
+            return self.timestamps
         modified = [mtime for _, mtime in segment_times(log, self.mtimes)]
         differing = self.samples // 2
         return sample_times(log, self.samples - differing, differing, modified)

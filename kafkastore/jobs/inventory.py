@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.partition_paths import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.store.sample_times import sample_times
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """The base class of jobs: items of a store, a function, rows of results.
 
 The Python API, the command line and Spark's tables use the same jobs. A runner
-(`kafkastore.jobs.runner`, or `kafkastore.spark.runner`) calls `Job.run` for the items.
+(`kafkastore.runner`, or `kafkastore.spark.runner`) calls `Job.run` for the items.
 """
 from __future__ import annotations
 
@@ -10,18 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from kafkastore.changes.runner import Runner
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.partition_paths import (
-    Copies,
-    columns_of,
-    list_copies,
-    table_schema,
-    weight,
-)
-from kafkastore.jobs.runner import Failed, attempt, run_here
 from kafkastore.paths import describe_error, name_url
+from kafkastore.runner import Failed, Runner, attempt, run_here
 from kafkastore.store.log_store import AnyPartition, LogStore
+from kafkastore.store.partition_path import Copies, PartitionPath, list_copies, weight
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,3 +118,33 @@ class PartitionJob(Job[Copies, ResultT]):
     def weigh(self, item: Copies) -> int:
         """Return the size of the partition's logs."""
         return weight(item)
+
+
+def columns_of(copies: Sequence[PartitionPath]) -> Mapping[str, Any]:
+    """Return the columns that name a partition: those of its first path."""
+    path = copies[0]
+    return {
+        "store": path.store,
+        "topic": path.topic,
+        "partition": path.partition,
+        "path": path.path,
+    }
+
+
+def path_fields() -> list[tuple[str, pa.DataType]]:
+    """Return the first columns of every table."""
+    import pyarrow as pa
+
+    return [
+        ("store", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("path", pa.string()),
+    ]
+
+
+def table_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
+    """Return the schema of a table: a partition, own columns, an error."""
+    import pyarrow as pa
+
+    return pa.schema([*path_fields(), *columns, ("error", pa.string())])

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
 from kafkastore.jobs.job import Job, JobResults, Row
-from kafkastore.jobs.partition_paths import open_as_store
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
+from kafkastore.store.partition_path import open_as_store
 from kafkastore.use_cases.lag import PartitionLag, lag_of
 
 if TYPE_CHECKING:

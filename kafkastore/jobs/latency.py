@@ -9,18 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkastore.arguments import check_collection
 from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.partition_paths import (
-    Copies,
-    columns_of,
-    find_copies,
-    open_as_store,
-    open_copies,
-    weight,
-)
-from kafkastore.jobs.runner import run_here
+from kafkastore.jobs.job import Job, Row, columns_of
 from kafkastore.log.damage import OnCorrupt
+from kafkastore.runner import run_here
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
+from kafkastore.store.partition_path import Copies, find_copies, open_as_store, open_copies, weight
 from kafkastore.use_cases.latency import Latency, combined, latency_of
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.paths import describe_error
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import stat_regular
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import Copies, open_copies
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class ListJob(PartitionJob[PartitionListing]):
         """List one partition."""
         log = open_copies(item)
         describe = _segments if self.segments else _partition
-        rows, error = log.beside_changes(partial(describe, log, self.quick))
+        rows, error = log.retry_if_changed(partial(describe, log, self.quick))
         return PartitionListing((*rows, *_leftovers(log)), error)
 
     def rows(self, result: PartitionListing) -> Iterator[Row]:

@@ -9,7 +9,6 @@ from kafkastore.errors import CorruptionError, UnsupportedTimestampError
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.partition_paths import FAILURES, Copies, open_copies
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
@@ -19,6 +18,7 @@ from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.paths import describe_error
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import FAILURES, Copies, open_copies
 
 if TYPE_CHECKING:
     import pyarrow as pa

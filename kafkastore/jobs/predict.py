@@ -14,17 +14,16 @@ from kafkastore.checks.predict import (
     predict_log,
     predict_obstacles,
 )
-from kafkastore.jobs.job import Job, JobResults, Row
-from kafkastore.jobs.partition_paths import (
+from kafkastore.jobs.job import Job, JobResults, Row, columns_of
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
+from kafkastore.store.partition_path import (
     PartitionPath,
-    columns_of,
     open_partition,
     store_around,
     to_partition_path,
     weight,
 )
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.versions import NEWEST_VERSION, rules_of
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, open_copies
 from kafkastore.lookup.legacy import clock
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
+from kafkastore.store.partition_path import Copies, open_copies
 from kafkastore.use_cases.retention import PartitionRetention, SegmentFate, retention_of
 from kafkastore.versions import NEWEST_VERSION
 from kafkastore.writing.log_config import LogConfig

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from kafkastore.arguments import INT32_MAX, whole_number
 from kafkastore.errors import ArgumentValueError
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.jobs.partition_paths import Copies, open_copies
-from kafkastore.jobs.runner import run_here
+from kafkastore.runner import run_here
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
+from kafkastore.store.partition_path import Copies, open_copies
 from kafkastore.use_cases.sizing import (
     BUCKETS_MS,
     INTERVALS,

@@ -8,33 +8,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.arguments import thread_count
-from kafkastore.changes.runner import Progress
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.name_check import check_topic_id
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
 from kafkastore.checks.store_check import check_checkpoints, check_log_dirs
 from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.job import Job, Row
-from kafkastore.jobs.partition_paths import (
+from kafkastore.jobs.job import Job, Row, columns_of
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.paths import describe_error, to_path
+from kafkastore.runner import Progress
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import (
     FAILURES,
     PartitionPath,
-    columns_of,
     open_partition,
     store_around,
     to_partition_path,
     weight,
 )
-from kafkastore.log.log_dir import LogDir
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
-from kafkastore.paths import describe_error, to_path
-from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_Failed = Callable[[OSError], None]
 
 
 class PartitionToCheck(NamedTuple):
@@ -279,13 +276,16 @@ def _findings_of(
 
 
 def _next_to_partitions(
-    store: LogStore, check: Callable[[tuple[LogDir, ...], _Failed], Iterator[Finding]]
+    store: LogStore, check: Callable[[tuple[LogDir, ...]], Iterator[Finding | OSError]]
 ) -> Iterator[CheckedFile]:
     """Yield the findings next to the partitions, then unreadable files."""
     failures: list[OSError] = []
-    for finding in check(store.log_dirs, failures.append):
-        checked = CheckedPartition(finding.path, [finding])
-        yield CheckedFile(store_around(finding.path, store), checked)
+    for found in check(store.log_dirs):
+        if isinstance(found, OSError):
+            failures.append(found)
+        else:
+            checked = CheckedPartition(found.path, [found])
+            yield CheckedFile(store_around(found.path, store), checked)
     for error in failures:
         path = to_path(str(error.filename or getattr(error, "path", "")))
         yield CheckedFile(store_around(path, store), CheckedPartition(path, failures=[error]))

@@ -92,7 +92,7 @@ class LogView:
         # Last, so that no old value gets in; a thread that is still reading keeps the old dict.
         self.facts = {}
 
-    def beside_changes(self, answer: Callable[[], AnswerT]) -> AnswerT:
+    def retry_if_changed(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Return `answer()`; if a segment was deleted meanwhile, refresh and retry.
 
         Parameters
@@ -132,7 +132,7 @@ class LogView:
 
         A ``.swap`` segment counts if the segments that it replaces are gone.
         """
-        return self.beside_changes(self._list_segments)
+        return self.retry_if_changed(self._list_segments)
 
     def _list_segments(self) -> tuple[LogSegment, ...]:
         bases, swapped = self.files.base_offsets, self.files.swapped_offsets
@@ -212,7 +212,7 @@ class LogView:
             If the bytes after that batch are not a torn tail: the end of the log is then unknown.
             `explain_bounds` reports what can be read.
         """
-        bound = self.beside_changes(lambda: self.end_bound)
+        bound = self.retry_if_changed(lambda: self.end_bound)
         if bound.error is not None:
             raise bound.error
         return bound.offset
@@ -246,7 +246,7 @@ class LogView:
         if not self.segments:
             return self.start_bound.offset
         damage = damage.of_another_read()
-        end = self.beside_changes(lambda: damage.end_of(self.segments[-1]))
+        end = self.retry_if_changed(lambda: damage.end_of(self.segments[-1]))
         return max(end, self.start_bound.offset)
 
     @property

@@ -31,7 +31,7 @@ def read_records(
     damage = CorruptionHandler(on_corrupt, skipped)
     aborted = broken = None
     if reads_committed(isolation):
-        last_stable_offset, aborted, broken = view.beside_changes(
+        last_stable_offset, aborted, broken = view.retry_if_changed(
             lambda: find_committed(
                 view, start, end, verify=verify, until_broken=True, damage=damage
             )

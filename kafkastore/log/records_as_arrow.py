@@ -110,9 +110,9 @@ def read(
     damage = CorruptionHandler(on_corrupt, skipped)
     aborted = broken = None
     if reads_committed(isolation) and is_decided:
-        aborted = log.beside_changes(lambda: find_aborted(log, start, end, verify=verify))
+        aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
-        last_stable_offset, aborted, broken = log.beside_changes(
+        last_stable_offset, aborted, broken = log.retry_if_changed(
             lambda: find_committed(
                 log, start, end, verify=verify, until_broken=True, damage=damage
             )

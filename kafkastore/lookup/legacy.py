@@ -138,7 +138,7 @@ def offset_times(
             row.other_negatives_are_refused,
         )
 
-    return log.beside_changes(of_log)
+    return log.retry_if_changed(of_log)
 
 
 def segment_times(

@@ -143,7 +143,7 @@ def _end_by_headers(view: LogView, query: ListOffsetQuery) -> int:
     """Return the log end of a broker, which verifies no checksum when it answers."""
     if query.on_corrupt == "raise":
         return view.log_end_offset
-    bound = view.beside_changes(lambda: view.end_bound)
+    bound = view.retry_if_changed(lambda: view.end_bound)
     if bound.error is not None:
         CorruptionHandler("stop", query.skipped).end_segment(bound.error, view.segments)
     return bound.offset

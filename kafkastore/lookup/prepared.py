@@ -77,7 +77,7 @@ def find_offset(
 ) -> TimestampAndOffset | None:
     """Find the offset for a time; see `PartitionLog.offset_for_timestamp`."""
     try:
-        return view.beside_changes(lambda: lookup_of(view, choice).find(target_timestamp))
+        return view.retry_if_changed(lambda: lookup_of(view, choice).find(target_timestamp))
     except CorruptionError as error:
         if on_corrupt == "raise":
             raise
@@ -97,7 +97,7 @@ def find_offsets(
 ) -> NDArray[np.void]:
     """Find the offsets for many times; see `PartitionLog.offsets_for_timestamps`."""
     try:
-        return view.beside_changes(lambda: lookup_of(view, choice).find_many(target_timestamps))
+        return view.retry_if_changed(lambda: lookup_of(view, choice).find_many(target_timestamps))
     except CorruptionError:
         if on_corrupt == "raise":
             raise

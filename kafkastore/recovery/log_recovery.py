@@ -22,7 +22,7 @@ from kafkastore.log.log_view import LogView
 from kafkastore.recovery.log_loader import LogLoader
 from kafkastore.recovery.segment_split import CopiedRange
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
-from kafkastore.versions import rules_of
+from kafkastore.versions import NEWEST_VERSION, rules_of
 
 if TYPE_CHECKING:
     from kafkastore.formats.state.producer_state import ProducerState
@@ -103,13 +103,13 @@ class RecoveredLog:
 
 def recover_log(
     log: LogView,
-    version: str,
+    version: str = NEWEST_VERSION,
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    clean: bool | None = None,
+    is_clean: bool | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
-    now_ms: int | None = None,
+    now: int | None = None,
 ) -> RecoveredLog:
     """Predict how a broker loads a partition when it starts; nothing is changed.
 
@@ -118,18 +118,18 @@ def recover_log(
     log : PartitionLog
         The partition.
     version : str
-        The broker's version, such as ``2.4``.
+        The broker's version, such as ``2.4``; default: the newest.
     index_interval_bytes : int
         The topic's ``index.interval.bytes``.
-    clean : bool, optional
+    is_clean : bool, optional
         Whether the broker finds the clean-shutdown marker. Default: whether the log directory has
         it; False for a partition directory by itself.
     recovery_point : int, optional
-        First offset that may not be flushed; unless `clean`, segments that end after it are
+        First offset that may not be flushed; unless `is_clean`, segments that end after it are
         recovered. Default: the checkpoint's; 0 if it is missing or corrupt.
     log_start_offset : int, optional
         Default: the checkpoint's; 0 if it is missing or corrupt.
-    now_ms : int, optional
+    now : int, optional
         The clock, ms since 1970, at which old producers in snapshots expire. Default: none expires.
 
     Returns
@@ -157,8 +157,8 @@ def recover_log(
         index_interval_bytes,
         _checkpointed(log, "recovery_points", recovery_point),
         _checkpointed(log, "log_start_offsets", log_start_offset),
-        now_ms,
-        is_clean=log.is_clean if clean is None else clean,
+        now,
+        is_clean=log.is_clean if is_clean is None else is_clean,
     )
     loader.load()
     segments = tuple(

@@ -16,10 +16,10 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.job import Job, Row
 from kafkastore.paths import name_url
+from kafkastore.runner import Progress
 from kafkastore.spark.watch import is_connect, watch
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import KafkaStoreError
+from kafkastore.runner import Progress
 from kafkastore.spark.failures import is_worker_lost, reason
 from kafkastore.spark.session import session
 

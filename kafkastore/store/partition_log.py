@@ -66,7 +66,7 @@ class PartitionLog(LogView):
     @cached_until_refresh
     def last_stable_offset(self) -> int:
         """First offset of the oldest open transaction, or the log end offset."""
-        return self.beside_changes(lambda: find_last_stable(self, self.high_watermark)).offset
+        return self.retry_if_changed(lambda: find_last_stable(self, self.high_watermark)).offset
 
     def explain_bounds(self, high_watermark: HighWatermark = "log-end") -> LogBounds:
         """Return each offset bound with the file it comes from, or what is assumed.
@@ -87,7 +87,7 @@ class PartitionLog(LogView):
             If the high watermark's checkpoint is requested and corrupt, or if a batch after the
             newest producer snapshot is corrupt.
         """
-        return self.beside_changes(lambda: find_bounds(self, high_watermark))
+        return self.retry_if_changed(lambda: find_bounds(self, high_watermark))
 
     def batches(
         self,
@@ -412,7 +412,7 @@ class PartitionLog(LogView):
         """
         target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
-        return self.beside_changes(lambda: explain(self, target_timestamp, choice))
+        return self.retry_if_changed(lambda: explain(self, target_timestamp, choice))
 
     def list_offset(
         self,
@@ -479,4 +479,4 @@ class PartitionLog(LogView):
             check_on_corrupt(on_corrupt),
             skipped,
         )
-        return self.beside_changes(lambda: list_offset(self, timestamp, query))
+        return self.retry_if_changed(lambda: list_offset(self, timestamp, query))

@@ -14,6 +14,8 @@ from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
+#: How many times to look up in each partition, unless another number is given.
+SAMPLES = 10
 #: Maximum number of times for one partition, with which they fit in memory.
 MOST_SAMPLES = 100_000
 #: Maximum number of time index entries used per segment, chosen evenly.

@@ -116,7 +116,7 @@ def committed_in(
     `PartitionLog.records`. Unless "raise", unreadable keys and values are left out, and commits in
     skipped bytes are unknown.
     """
-    latest = log.beside_changes(partial(_latest, log, on_corrupt, skipped))
+    latest = log.retry_if_changed(partial(_latest, log, on_corrupt, skipped))
     return dict(_parsed(log, latest, on_corrupt))
 
 

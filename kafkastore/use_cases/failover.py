@@ -162,9 +162,9 @@ def failover_of(
         raise FailoverError(f"cluster 2 has no partition {there}", there)
     first, second = source.partitions[here], target.partitions[there]
     if by == "create-time":
-        bound = first.beside_changes(lambda: _bound_by_create_time(first, position))
+        bound = first.retry_if_changed(lambda: _bound_by_create_time(first, position))
     else:
-        bound = first.beside_changes(
+        bound = first.retry_if_changed(
             lambda: _bound_by_append_time(first, position, largest_latency_ms)
         )
     if bound.timestamp is None:

@@ -144,7 +144,7 @@ def lag_of(
             key.group, topic_partition, committed, OffsetPlace.NO_PARTITION, None, None, None, now
         )
     log = store.partitions[topic_partition]
-    return log.beside_changes(
+    return log.retry_if_changed(
         lambda: _lag_of(log, key.group, committed, now, isolation, on_corrupt)
     )
 

@@ -175,7 +175,7 @@ def retention_of(
     topic_config = _config_of(log.topic, config)
     at = time.time_ns() // 1_000_000 if now is None else whole_number("now", now)
     rules = rules_of(version)
-    return log.beside_changes(lambda: _judged(log, topic_config, at, rules))
+    return log.retry_if_changed(lambda: _judged(log, topic_config, at, rules))
 
 
 def _judged(

@@ -226,7 +226,7 @@ def sizing_of(
     request, or of a follower's fetch, as one. Raises CorruptionError if a log is corrupt; CRCs are
     not checked.
     """
-    found = log.beside_changes(
+    found = log.retry_if_changed(
         lambda: [_measured(segment, intervals, buckets_ms) for segment in log.segments]
     )
     nothing = Sizing(1, 0, 0, IndexSize(None), *_rows(intervals, buckets_ms))

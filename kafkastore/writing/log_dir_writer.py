@@ -432,21 +432,21 @@ class LogDirWriter:
             self.version,
             index_interval_bytes=config.index_interval_bytes,
             log_start_offset=self._log_start_offsets.get(topic_partition, 0),
-            now_ms=self._clock(),
+            now=self._clock(),
         )
         if not self._was_clean:
-            return load(clean=False, recovery_point=recovery_point)
+            return load(is_clean=False, recovery_point=recovery_point)
         try:
-            loaded = load(clean=True, recovery_point=recovery_point)
+            loaded = load(is_clean=True, recovery_point=recovery_point)
             active = loaded.segments[-1]
             if not active.is_recovered:
                 end = log.log_end_offset
                 if loaded.log_end_offset < end:
-                    return load(clean=False, recovery_point=end)
+                    return load(is_clean=False, recovery_point=end)
                 if segment_file_name(active.base_offset, LOG_SUFFIX) not in loaded.written:
                     check_end(LogSegment(log.path, active.base_offset))
         except CorruptBatchError:
-            return load(clean=False, recovery_point=recovery_point)
+            return load(is_clean=False, recovery_point=recovery_point)
         return loaded
 
     def _reload(self, writer: LogWriter) -> RecoveredLog:
@@ -459,10 +459,10 @@ class LogDirWriter:
             LogView(writer.path, writer.topic_partition),
             self.version,
             index_interval_bytes=writer.config.index_interval_bytes,
-            clean=True,
+            is_clean=True,
             recovery_point=writer.recovery_point,
             log_start_offset=min(writer.log_start_offset, end),
-            now_ms=self._clock(),
+            now=self._clock(),
         )
 
     def _lower_recovery_point(self, writer: LogWriter) -> None:

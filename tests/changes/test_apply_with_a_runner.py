@@ -454,7 +454,7 @@ def test_killed_drivers_leave_nothing_that_resume_and_undo_do_not_finish(
             [sys.executable, str(tmp_path / "driver.py"), str(root)],
             start_new_session=True, stderr=subprocess.DEVNULL,
         ) as process:
-            while process.poll() is None and changed_by_tasks(root) < wanted:
+            while process.poll() is None and jobs.changed_by_tasks(root) < wanted:
                 time.sleep(0.001)
             if dies == "all":
                 os.killpg(process.pid, signal.SIGKILL)
@@ -469,12 +469,3 @@ def test_killed_drivers_leave_nothing_that_resume_and_undo_do_not_finish(
         assert contents(root) == before
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def changed_by_tasks(root):
-    """How many files the workers have changed so far."""
-    found = 0
-    for path in root.parent.glob("*undo*/parts-*/*.jsonl"):
-        with suppress(FileNotFoundError):
-            found += path.read_bytes().count(b"changed")
-    return found

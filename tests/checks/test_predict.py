@@ -248,7 +248,7 @@ def test_an_index_that_leads_into_a_batch_stops_the_start_beside_a_marker(writte
     assert found.outcome is Outcome.STOPS_THE_START
     assert str(index) in found.why
     with pytest.raises(CorruptIndexError) as caught:
-        recover_log(kafkastore.open(root)["t-0"], broker, clean=True)
+        recover_log(kafkastore.open(root)["t-0"], broker, is_clean=True)
     assert (caught.value.path, caught.value.position) == (index, len(true) - 8)
     # A false offset beside the position of a batch is found at once.
     for right in (true, true[:-8] + struct.pack(">ii", offset - 1, position)):

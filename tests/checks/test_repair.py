@@ -138,7 +138,7 @@ def test_keep_finds_batches_behind_bytes_of_any_kind(root):
 def test_like_a_version_ends_the_log_where_that_broker_would(root):
     harm(root, 10, 3 * SIZE + 70)
     before = all_files(root)
-    predicted = kafkastore.recover_log(the_log(root), "2.4", clean=False, recovery_point=0)
+    predicted = kafkastore.recover_log(the_log(root), "2.4", is_clean=False, recovery_point=0)
     damages, journal = repaired(root, "2.4")
     assert offsets(root) == list(range(13))
     assert the_log(root).log_end_offset == predicted.log_end_offset == 13

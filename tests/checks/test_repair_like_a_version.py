@@ -38,7 +38,7 @@ def mended(directory, version):
     """Repair, and compare with what was worked out; return the files and the damages."""
     (log,) = kafkastore.open(directory.parent)
     recovered = recover_log(
-        log, version, index_interval_bytes=INTERVAL, clean=False, recovery_point=0
+        log, version, index_interval_bytes=INTERVAL, is_clean=False, recovery_point=0
     )
     expected = indexes_and_logs(files_after(recovered))
     before = {path.name: (data, (directory / path.name).stat().st_mtime_ns)

@@ -12,8 +12,8 @@ from models.refused import refused
 
 import kafkastore
 from kafkastore.checks.findings import FindingKind, Severity
-from kafkastore.jobs.runner import in_threads, run_here
 from kafkastore.jobs.verify import VerifyJob, verify, with_topic_ids
+from kafkastore.runner import in_threads, run_here
 
 HEALTHY = [
     "codecs", "create-time-*", "log-append-time", "headers-and-nulls", "leader-epochs",

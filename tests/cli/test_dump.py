@@ -122,7 +122,7 @@ def test_a_torn_tail_is_a_note(run: Run, golden: Any) -> None:
     ran = run("dump", last)
     assert ran.code == 0
     assert ran.err.startswith(f"note: {last} has ")
-    assert "behind its last whole batch" in ran.err
+    assert "after its last whole batch" in ran.err
 
 
 @pytest.mark.parametrize("number", [0, -1])

@@ -61,7 +61,7 @@ def test_steps_summary_and_what_to_try_next_are_shown(
     assert ran.code == 0
     (call,) = calls
     assert (call["paths"], call["mode"], call["master"]) == ([sample_root], "rebuild", "local[2]")
-    assert (call["in_place"], call["sample_times"], call["resume"]) == (False, 3, False)
+    assert (call["in_place"], call["samples"], call["resume"]) == (False, 3, False)
     lines = ran.out.splitlines()
     assert lines[0] == "inventory              1.2 s  as it should be"
     assert f"report   {tmp_path / 'out' / 'report.html'}" in lines

@@ -88,7 +88,7 @@ def test_a_unit_that_is_wrong_is_pointed_out_with_what_comes_of_it(
     assert (
         f"segment {second}, 1500000000000000, is in microseconds, if it means "
         "2017-07-14T02:40:00.000Z; as ms it lies more than 10,000 years ahead, and by time neither "
-        f"it nor any of the {behind} behind it ever goes"
+        f"it nor any of the {behind} after it ever goes"
     ) in ran.out
     assert f"segment {third}, 1500000000000000000, is in nanoseconds" in ran.out
     assert f"goes before segment {second}, which stays until" in ran.out
@@ -117,7 +117,7 @@ def test_a_file_of_the_future_is_pointed_out(run: Run, sample_root: Path) -> Non
     assert ran.code == 1
     assert (
         "up-1: the modification time of segment 24, 2017-07-14T02:42:55.000Z, lies in the future: "
-        "by time neither it nor the one behind it goes before 2017-07-21T02:42:55.001Z"
+        "by time neither it nor the one after it goes before 2017-07-21T02:42:55.001Z"
     ) in ran.out
 
 

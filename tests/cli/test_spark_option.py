@@ -127,6 +127,46 @@ def test_predict(same: Any, broken: tuple[Path, Path]) -> None:
     assert any(line["cut"] for line in ran.lines if "cut" in line)
 
 
+PLANS = {
+    "migrate": (),
+    "reindex": ("--up-to-damage",),
+    "convert": ("--leader-epoch", "0"),
+    "repair": ("--on-corrupt", "skip"),
+}
+
+
+@pytest.mark.parametrize("command", PLANS)
+@pytest.mark.parametrize("options", [("--dry-run",), ("--dry-run", "--json")], ids=" ".join)
+def test_plans(
+    same: Any, broken: tuple[Path, Path], command: str, options: tuple[str, ...]
+) -> None:
+    ran = same(command, broken[0], *PLANS[command], *options)
+    assert ran.code in (0, 1)
+    assert "up-0/" in ran.out
+
+
+@pytest.mark.parametrize("command", PLANS)
+def test_changes_have_the_same_outcome(
+    run: Run, spark: SparkSession, broken: tuple[Path, Path], tmp_path: Path, command: str
+) -> None:
+    here, there = tmp_path / "here" / "logs", tmp_path / "there" / "logs"
+    codes = []
+    for root, on_spark in ((here, ()), (there, ("--spark", "local[2]"))):
+        copytree(broken[0], root)
+        ran = run(command, root, *PLANS[command], "--in-place", "--yes", *on_spark)
+        codes.append(ran.code)
+    assert codes[0] == codes[1] in (0, 1)
+    assert contents(there) == contents(here) != contents(broken[0])
+
+
+def contents(root: Path) -> dict[str, tuple[bytes, int]]:
+    """The bytes and the modification time of each file of the partitions."""
+    return {
+        str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("up-*/*")
+    }
+
+
 @pytest.mark.parametrize("options", [("--at", "1500000000000"), ("--json", "--summary")])
 def test_compare(same: Any, sample_root: Path, options: tuple[str, ...]) -> None:
     assert same("compare", sample_root, *options).code == 0

@@ -16,12 +16,12 @@ from kafkastore.jobs.lag import LagJob
 from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.listing import ListJob, list_logs
 from kafkastore.jobs.offsets import OffsetsJob
-from kafkastore.jobs.partition_paths import list_partition_paths
 from kafkastore.jobs.predict import PredictJob
 from kafkastore.jobs.retention import RetentionJob
-from kafkastore.jobs.runner import Failed, in_threads, run_here
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob
+from kafkastore.runner import Failed, in_threads, run_here
+from kafkastore.store.partition_path import list_partition_paths
 
 NOW = T0 + 1000
 

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore.jobs import partition_paths
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import MOST_SAMPLES, MOST_TIMES, InventoryJob, _Reading
-from kafkastore.jobs.partition_paths import (
+from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
+from kafkastore.store import partition_path
+from kafkastore.store.partition_path import (
     find_copies,
     list_partition_paths,
     open_copies,
     open_partition,
 )
-from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
 from kafkastore.store.sample_times import sample_times
 
 NOW = 2_000_000_000_000
@@ -124,7 +124,7 @@ def test_rows_travel_between_processes_and_become_json(places):
 def test_a_job_uses_the_logs_of_the_store_in_its_process(golden, monkeypatch):
     store = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)
     opened, *others = store
-    monkeypatch.setattr(partition_paths, "_state_of", None)  # only other processes need it
+    monkeypatch.setattr(partition_path, "_state_of", None)  # only other processes need it
     assert open_copies(find_copies(store, opened.topic_partition)) is opened
     (copy,) = find_copies(kafkastore.open(opened.path.parent), others[0].topic_partition)
     assert open_partition(copy).log_dir is copy.listed_by.log_dirs[0]

@@ -23,7 +23,7 @@ def log(golden):
 
 
 def test_each_point_is_what_the_rules_answer(log):
-    drawn = plot_answers(log, SPAN, now=1 << 45, broker_rules="3.9")
+    drawn = plot_answers(log, SPAN, now=1 << 45, rules="3.9")
     assert drawn.timestamps[[0, -1]].tolist() == list(SPAN)
     assert (np.diff(drawn.timestamps) > 0).all()
     points = list(zip(*(column.tolist() for column in drawn[:4]), strict=True))
@@ -65,11 +65,11 @@ def drawing_of(drawn, form, **options):
 
 def test_the_drawing_says_what_is_what_and_is_the_same_twice(log):
     drawn = plot_answers(log, SPAN, now=1 << 45)
-    svg = drawing_of(drawn, "svg", broker_rules="3.9")
+    svg = drawing_of(drawn, "svg", rules="3.9")
     text = "".join(ElementTree.fromstring(svg).itertext())
     for said in ("3.9: by time indexes", "legacy: by modification times", "correct:", "2017-07-14"):
         assert said in text
-    assert drawing_of(drawn, "svg", broker_rules="3.9") == svg
+    assert drawing_of(drawn, "svg", rules="3.9") == svg
     png = drawing_of(drawn, "png")
     assert png.startswith(b"\x89PNG\r\n")
     assert len(png) > 10_000

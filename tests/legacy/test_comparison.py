@@ -196,7 +196,7 @@ def test_times_before_1970_and_rules_that_are_none_are_refused(tmp_path):
     log = hand_made(tmp_path / "logs")
     with pytest.raises(UnsupportedTimestampError):
         compare(log, [5, -1])
-    for rules in ({"broker_rules": "0.10.0"}, {"legacy_rules": "4.0"}, {"broker_rules": "x"}):
+    for rules in ({"rules": "0.10.0"}, {"legacy_rules": "4.0"}, {"rules": "x"}):
         with pytest.raises(UnknownRulesError):
             compare(log, [5], **rules)
 

@@ -50,10 +50,10 @@ def test_both_shapes_are_read(tmp_path, golden):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "is no JSON"),
-        ('{"a": ', "is no JSON"),
-        ("\x80", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
+        ("", "is not JSON"),
+        ('{"a": ', "is not JSON"),
+        ("\x80", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("[1]", "is not an object"),
         ("null", "is not an object"),
         ('{"a.log": "5"}', "'5' for a.log"),

@@ -66,7 +66,7 @@ def test_a_last_segment_whose_index_leads_behind_its_end_is_taken_for_empty(
         assert recovered.log_end_offset == recovered.recovery_point == end
         assert [segment.next_offset for segment in recovered.segments] == [10, 20, 30]
         assert not recovered.cut
-        assert recover(found, version, clean=False).log_end_offset == 30
+        assert recover(found, version, is_clean=False).log_end_offset == 30
         shutil.rmtree(found.path.parent)
 
 
@@ -314,7 +314,7 @@ def test_a_snapshot_is_believed_and_only_what_is_behind_it_read(written, version
     recovered = recover(log, version)
     assert recovered.producers.entries()["producer_id"].tolist() == [7, 99]
     assert name(20, ".snapshot") in recovered.written
-    much_later = recover_log(log, version, now_ms=10**12)
+    much_later = recover_log(log, version, now=10**12)
     assert much_later.producers.entries()["producer_id"].tolist() == [7]
 
 

@@ -255,7 +255,7 @@ def test_a_broker_does_not_start_on_an_index_that_leads_into_the_middle_of_a_bat
     # Where a frame has its size there are now the upper 4 bytes of an offset.
     index.write_bytes(entries[:-8] + struct.pack(">ii", offset, position - 8))
     with pytest.raises(CorruptIndexError):
-        recover_log(kafkastore.open(root)["t-0"], version, clean=True)
+        recover_log(kafkastore.open(root)["t-0"], version, is_clean=True)
     with pytest.raises(BrokerFailure, match="CorruptRecordException"):
         load_into_broker([root / "t-0"], version, recover=False)
 
@@ -272,8 +272,8 @@ def check_beside_broker(
             log,
             version,
             index_interval_bytes=INTERVAL,
-            now_ms=now,
-            clean=is_clean,
+            now=now,
+            is_clean=is_clean,
             recovery_point=points[directory.name],
         )
     case = load_into_broker(

@@ -127,7 +127,7 @@ def test_recovery_finds_the_transactions_and_producers_that_the_running_broker_k
         before = files_of(log.path)
         for path in (*log.path.glob("*.txnindex"), *log.path.glob("*.snapshot")):
             path.unlink()
-        recovered = recover_log(log, golden_case.version, clean=False, recovery_point=0)
+        recovered = recover_log(log, golden_case.version, is_clean=False, recovery_point=0)
         after = files_after(recovered)
         transactions = {name: data for name, data in before.items() if name.endswith(".txnindex")}
         assert {name for name, data in transactions.items() if data} <= after.keys()

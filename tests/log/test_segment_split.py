@@ -131,10 +131,10 @@ def test_a_clean_start_that_splits_keeps_the_aborted_transactions_before_the_ove
     """As brokers do: those behind it are in no index then, and are visible."""
     batches = (*transactional(0), *transactional(FAR, producer_id=8))
     log = written(Log((Segment(0, batches),)), without=[name(0, ".index")])
-    clean = files_after(recover(log, version, clean=True))
+    clean = files_after(recover(log, version, is_clean=True))
     assert len(clean[name(0, ".txnindex")]) == 34
     assert name(FAR, ".txnindex") not in clean
-    unclean = files_after(recover(log, version, clean=False))
+    unclean = files_after(recover(log, version, is_clean=False))
     assert len(unclean[name(0, ".txnindex")]) == len(unclean[name(FAR, ".txnindex")]) == 34
 
 
@@ -142,7 +142,7 @@ def test_a_clean_start_that_splits_keeps_the_aborted_transactions_before_the_ove
 def test_a_recovery_that_gave_up_at_an_overflow_has_found_epochs(written, version, epochs):
     batches = (Batch(THIRTY[0].rows, leader_epoch=3), THIRTY[1].with_offset(FAR))
     log = written(Log((Segment(0, batches),)), without=[name(0, ".index")])
-    assert recover(log, version, clean=True).leader_epochs == epochs
+    assert recover(log, version, is_clean=True).leader_epochs == epochs
 
 
 @pytest.mark.parametrize("harm", [False, True])

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import kafkastore
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs import partition_paths
 from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.segment import index_trust
+from kafkastore.store import partition_path
 
 CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
@@ -191,7 +191,7 @@ class OpenFile:
         os.utime(self.path, ns=self._times)
         # By size and modification time the file is the same.
         index_trust._cache.clear()
-        partition_paths._log_dir.cache_clear()
+        partition_path._log_dir.cache_clear()
 
     def __enter__(self):
         return self

@@ -10,8 +10,8 @@ from kafkastore.checks.verify import verify_log
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow, AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
-from kafkastore.jobs.partition_paths import PartitionPath, list_partition_paths, open_partition
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
+from kafkastore.store.partition_path import PartitionPath, list_partition_paths, open_partition
 
 NOW = 1_600_000_000_000
 #: One of each severity.

@@ -18,16 +18,16 @@ from click.testing import CliRunner
 
 import kafkastore
 from kafkastore import legacy, migration
-from kafkastore.checks.reindex import plan_reindex
+from kafkastore.checks.reindex import plan_reindex, reindex_partition
 from kafkastore.cli.command_list import cli
 from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
-from kafkastore.jobs import partition_paths, planning
 from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
 from kafkastore.jobs.group_positions import position_items
 from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.lag import LagJob
 from kafkastore.jobs.latency import LatencyJob
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
+from kafkastore.store.partition_path import list_partition_paths, open_partition
 
 #: So that answers by the clock are the same in every run.
 NOW = 1_800_000_000_000
@@ -77,7 +77,7 @@ class Asked:
 
     @property
     def place(self):
-        (place,) = partition_paths.list_partition_paths("store", self.store)
+        (place,) = list_partition_paths("store", self.store)
         return place
 
     @property
@@ -289,9 +289,7 @@ def compared(asked):
 
 
 def surveyed_place(asked):
-    found = planning.survey_place(
-        (asked.place, {}), read_logs=True, index_interval_bytes=4096
-    )
+    found = migration.survey_partition(open_partition(asked.place))
     for segment in found.segments:
         if segment.scan is not None and segment.scan.problem is not None:
             raise Reported(segment.scan.problem)
@@ -299,9 +297,7 @@ def surveyed_place(asked):
 
 
 def reindexed_place(asked):
-    found = planning.reindex_place(
-        asked.place, version="2.4", index_interval_bytes=4096, up_to_damage=False
-    )
+    found = reindex_partition(open_partition(asked.place), "2.4")
     if found.unindexed:
         raise Reported(found.unindexed[0].path)
     return found

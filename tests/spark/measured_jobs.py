@@ -18,7 +18,7 @@ from models.measured_command import largest_memory
 
 import kafkastore
 from kafkastore.jobs.inventory import InventoryJob
-from kafkastore.jobs.runner import in_threads
+from kafkastore.runner import in_threads
 from kafkastore.spark import jobs, session
 from kafkastore.spark.runner import spread
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from changes.jobs import changed_by_tasks
 from changes.small_store import contents
 from click.testing import CliRunner
 from models.refused import change_refused
@@ -24,7 +25,6 @@ from kafkastore.changes.undo_area import temporary_file
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.cli.command_list import cli
 from kafkastore.errors import NotALogDirectoryError, RefusalReason
-from kafkastore.jobs import planning
 from kafkastore.spark.jobs import changing
 from kafkastore.spark.runner import spread
 
@@ -100,8 +100,8 @@ def test_a_survey_is_the_one_of_this_process(logs, in_process, mode, partitions)
     mtimes = dict.fromkeys(migration.survey(logs).mtimes, 1_400_000_000_123)
     for given in (None, mtimes):
         here = migration.survey(logs, given, partitions=partitions, index_interval_bytes=100)
-        there = planning.survey(
-            in_process, logs, given, partitions=partitions, index_interval_bytes=100
+        there = migration.survey(
+            logs, given, partitions=partitions, index_interval_bytes=100, runner=in_process
         )
         assert there.partitions == here.partitions
         assert there.warnings == here.warnings
@@ -111,10 +111,10 @@ def test_a_survey_is_the_one_of_this_process(logs, in_process, mode, partitions)
 def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_process):
     mtimes = {f"{0:020}.log": 1_400_000_000_123}
     here = migration.survey(logs / "up-0", mtimes)
-    there = planning.survey(in_process, logs / "up-0", mtimes)
+    there = migration.survey(logs / "up-0", mtimes, runner=in_process)
     assert there.partitions == here.partitions
     assert here.partitions[0].segments[0].mtime_is_given
-    elsewhere = planning.survey(in_process, logs, mtimes)
+    elsewhere = migration.survey(logs, mtimes, runner=in_process)
     assert not any(each.mtime_is_given for part in elsewhere.partitions for each in part.segments)
 
 
@@ -123,7 +123,7 @@ def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_proces
 def test_a_plan_of_indexes_is_the_one_of_this_process(logs, in_process, rules, up_to_damage):
     broken = sorted((logs / "up-0").glob("*.log"))[1]
     broken.write_bytes(broken.read_bytes()[:-10] + bytes(10))
-    there = planning.plan_reindex(in_process, logs, rules, up_to_damage=up_to_damage)
+    there = plan_reindex(logs, rules, up_to_damage=up_to_damage, runner=in_process)
     here = plan_reindex(logs, rules, up_to_damage=up_to_damage)
     assert there == here
     assert there.unindexed == here.unindexed != ()
@@ -170,7 +170,7 @@ def test_a_partition_that_cannot_be_read_is_a_row_and_the_others_are_migrated(sp
     assert rows["up-0"]["error"] is None
     assert rows["up-0"]["files"] > 0
     unread = migration.survey(logs).unread
-    found = planning.survey(partial(spread, spark), logs).unread
+    found = migration.survey(logs, runner=partial(spread, spark)).unread
     assert [named(each) for each in found] == [named(each) for each in unread]
 
 
@@ -328,15 +328,6 @@ def test_a_migration_that_is_killed_is_finished_or_undone(many, tmp_path, who):
             os.kill(pid, signal.SIGKILL)
 
 
-def changed_by_tasks(root):
-    """How many files the tasks of a job have changed so far."""
-    found = 0
-    for path in root.parent.glob("*undo*/parts-*/*.jsonl"):
-        with suppress(FileNotFoundError):
-            found += path.read_bytes().count(b"changed")
-    return found
-
-
 def test_tasks_say_where_they_do_not_see_the_storage(logs, in_process):
     """As an executor on another machine does, whose disk has the same path."""
     plan = migration.plan(migration.survey(logs))
@@ -353,7 +344,7 @@ def test_tasks_say_where_they_do_not_see_the_storage(logs, in_process):
     assert contents(logs) == before
 
 
-@pytest.mark.parametrize("plan", [planning.survey, planning.plan_reindex])
+@pytest.mark.parametrize("plan", [migration.survey, plan_reindex])
 def test_an_executor_answers_for_its_own_partition_only(logs, plan):
     """What is planned for one partition would else be applied in another."""
 
@@ -362,4 +353,4 @@ def test_an_executor_answers_for_its_own_partition_only(logs, plan):
         return iter([*answers[1:], answers[0]])
 
     with pytest.raises(InvalidPlanError):
-        plan(swapped, logs)
+        plan(logs, runner=swapped)

@@ -104,7 +104,7 @@ def auto(spark, sources, tmp_path_factory):
 def empty(spark, sources, asked, tmp_path_factory):
     """A run that makes what brokers make, asked for the times that they were asked for."""
     out = tmp_path_factory.mktemp("empty") / "out"
-    return run_pipeline(sources, out, mode="empty", sample_times=asked, spark=spark)
+    return run_pipeline(sources, out, mode="empty", timestamps=asked, spark=spark)
 
 
 def store(result, name):

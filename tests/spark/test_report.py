@@ -17,7 +17,6 @@ from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
 from kafkastore.jobs.inventory import PartitionInventory, SegmentInventory
-from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.spark.pipeline import plots
 from kafkastore.spark.pipeline.digest import (
     LEAST_POWER,
@@ -48,6 +47,7 @@ from kafkastore.spark.pipeline.results import (
 )
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
+from kafkastore.store.partition_path import PartitionPath
 from kafkastore.time_axes import LAST_DATE_MS, MOST_TICKS, time_ticks
 
 MIB = 1 << 20

@@ -22,7 +22,7 @@ from kafkastore.errors import (
     NotAFileError,
 )
 from kafkastore.jobs.job import Job
-from kafkastore.jobs.runner import attempt
+from kafkastore.runner import attempt
 from kafkastore.spark.runner import (
     TASK_BYTES,
     JobError,

@@ -29,7 +29,7 @@ from kafkastore.jobs.compare import CompareJob, comparison_rows
 from kafkastore.legacy import ComparisonSummary, summarise
 from kafkastore.lookup.rules import CORRECT, LEGACY
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.sample_times import MOST_SAMPLES
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
     help="A time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; may be repeated.",
 )
 @click.option(
-    "--samples", type=click.IntRange(1, MOST_SAMPLES), default=10, show_default=True, metavar="N",
+    "--samples", type=click.IntRange(1, MOST_SAMPLES), default=SAMPLES,
+    show_default=True, metavar="N",
     help="Without --at: the number of times, half of them spread over each partition's records, "
     "the others where answers can differ.",
 )
@@ -267,8 +268,8 @@ def _draw(path: Path, drawing: Literal["svg", "png"], log: PartitionLog, job: Co
         job.times_for(log),
         now=job.now,
         mtimes=job.mtimes,
-        broker_rules=job.broker_rules,
+        rules=job.rules,
         whole_seconds=job.whole_seconds,
     )
     with open_output(path) as stream:
-        draw_answers(stream, drawing, drawn, job.broker_rules)
+        draw_answers(stream, drawing, drawn, job.rules)

@@ -1,6 +1,8 @@
 """``kafkastore convert``: rewrite messages of old formats as record batches."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 
 import click
@@ -12,6 +14,7 @@ from kafkastore.cli.options.change_options import (
     change_options,
     index_interval_option,
 )
+from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
@@ -20,10 +23,10 @@ from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.records.compression import Codec
-from kafkastore.migration import UNTIMED, ConvertPlan, Untimed, plan_convert
+from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untimed, plan_convert
 
 
-@store_command("verbose")
+@store_command("spark", "verbose")
 @click.option(
     "--codec", type=click.Choice([each.name.lower() for each in Codec]),
     help="How records are compressed. Default: as they were.",
@@ -63,17 +66,23 @@ def command(
     )
     plans: list[ConvertPlan] = []
     problems = Problems()
-    for planned in plan_directories(call, options, make, problems):
-        plans.append(planned)
-        print_plan(planned, as_json=call.as_json, verbose=call.verbose)
-        problems.add_unread(planned.unread)
-    unconverted = [each for planned in plans for each in planned.unconverted]
-    if call.as_json:
+    with nullcontext() if call.master is None else open_session(call.master):
+        for planned in plan_directories(call, options, make, problems):
+            plans.append(planned)
+            print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+            problems.add_unread(planned.unread)
+        unconverted = [each for planned in plans for each in planned.unconverted]
+        _show(unconverted, as_json=call.as_json, verbose=call.verbose)
+        apply_plans(call, options, plans, problems)
+    return problems.exit_code or (FOUND_PROBLEMS if unconverted else 0)
+
+
+def _show(unconverted: Sequence[UnconvertedSegment], *, as_json: bool, verbose: bool) -> None:
+    """Print the segments that are not converted, and why."""
+    if as_json:
         for each in unconverted:
             write_json({"kind": "unconverted", **each._asdict()})
-    else:
-        lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
-        for line in group_lines(lines, verbose=call.verbose):
-            print_text(line)
-    apply_plans(call, options, plans, problems)
-    return problems.exit_code or (FOUND_PROBLEMS if unconverted else 0)
+        return
+    lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
+    for line in group_lines(lines, verbose=verbose):
+        print_text(line)

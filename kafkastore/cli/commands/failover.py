@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from kafkastore.changes.runner import Runner
 from kafkastore.cli.commands.lag import read_committed_offsets
 from kafkastore.cli.options.durations import parse_duration
 from kafkastore.cli.options.on_spark import describe_failure
@@ -20,7 +19,7 @@ from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.group_positions import GroupPosition, position_items
 from kafkastore.jobs.latency import LatencyJob
-from kafkastore.jobs.runner import Failed
+from kafkastore.runner import Failed, Runner
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.use_cases.failover import FailoverError, Method, PartitionFailover
 from kafkastore.use_cases.failover_check import FailoverCheck

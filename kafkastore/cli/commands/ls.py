@@ -19,10 +19,10 @@ from kafkastore.errors import (
     SegmentGoneError,
 )
 from kafkastore.jobs.listing import ListJob
-from kafkastore.jobs.partition_paths import PartitionPath
-from kafkastore.jobs.runner import Failed
 from kafkastore.log.log_dir import LogDir
+from kafkastore.runner import Failed
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath
 
 Row = dict[str, Any]
 
@@ -179,7 +179,7 @@ def _print_segments(call: StoreCall, rows: Sequence[Row]) -> None:
 
 def _print_place(log: PartitionLog, offset: int, as_json: bool) -> None:
     """Print the batch and the segment that hold an offset."""
-    row = log.beside_changes(lambda: _place(log, offset))
+    row = log.retry_if_changed(lambda: _place(log, offset))
     if as_json:
         write_json(row)
     else:

@@ -5,13 +5,20 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.apply_plans import apply_plans, list_unfinished, resume_plan, undo_plan
+from kafkastore.cli.apply_plans import (
+    apply_plans,
+    list_unfinished,
+    make_plan,
+    resume_plan,
+    undo_plan,
+)
 from kafkastore.cli.options.change_options import (
     ChangeOptions,
     change_options,
@@ -24,7 +31,7 @@ from kafkastore.cli.options.mtimes import (
     save_mtimes_option,
     write_mtimes,
 )
-from kafkastore.cli.options.on_spark import executor, open_session
+from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.options.selection import ANY_PATH, select
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
@@ -42,7 +49,6 @@ from kafkastore.migration import (
     ENTRY_OFFSETS,
     MODES,
     READING_MODES,
-    SAMPLES,
     AnswersSummary,
     LeftSegment,
     MigrationAnswers,
@@ -55,7 +61,7 @@ from kafkastore.migration import (
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 from kafkastore.paths import refuse_remote
-from kafkastore.store.sample_times import MOST_SAMPLES
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 
 
 @store_command("spark", "verbose", paths_required=False)
@@ -181,28 +187,13 @@ def _chosen_in(path: Path, chosen: Collection[TopicPartition]) -> list[TopicPart
 
 def _survey(path: Path, here: Collection[TopicPartition], how: _MigrationSettings) -> Survey:
     """Survey partitions of a directory, in threads or on Spark."""
-    read_logs = how.mode in READING_MODES
-    if how.master is not None:
-        from kafkastore.jobs import planning
-
-        with executor(how.master, f"reading {path.name}") as run:
-            return planning.survey(
-                run,
-                path,
-                how.mtimes,
-                index_interval_bytes=how.index_interval_bytes,
-                read_logs=read_logs,
-                partitions=here,
-            )
-    with progress(f"reading {path.name}", len(here)) as advance:
-        found: Survey = survey(
-            path,
-            how.mtimes,
-            index_interval_bytes=how.index_interval_bytes,
-            read_logs=read_logs,
-            partitions=here,
-            progress=to_progress_callback(advance),
-        )
+    make = partial(
+        survey,
+        mtimes=how.mtimes,
+        index_interval_bytes=how.index_interval_bytes,
+        read_logs=how.mode in READING_MODES,
+    )
+    found: Survey = make_plan(how.master, path, here, make, len(here))
     return found
 
 

@@ -25,7 +25,7 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.migration import MODES
 from kafkastore.spark.watch import SparkFailedError
 from kafkastore.store.log_store import open_store
-from kafkastore.store.sample_times import MOST_SAMPLES
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _REQUIRED_PACKAGES = ("pyspark", "pandas", "jinja2", "matplotlib")
 @change_options("migrate", default="migrate copies in the output")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
               help="The Spark to run on: local[*], local[4], spark://host:7077, sc://host:15002.")
-@click.option("--samples", type=click.IntRange(1, MOST_SAMPLES), default=9, show_default=True,
+@click.option("--samples", type=click.IntRange(1, MOST_SAMPLES), default=SAMPLES, show_default=True,
               metavar="N",
               help="Times to look up in each partition, besides those at the ends of its segments.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
@@ -98,7 +98,7 @@ def command(
             in_place=options.in_place,
             mode=mode,
             master=master,
-            sample_times=samples,
+            samples=samples,
             resume=resume,
             undo_dir=options.undo_dir,
             progress=shown,

@@ -125,7 +125,7 @@ def _lines(each: Prediction) -> Iterator[str]:
     for reason, names in reasons.items():
         yield f"    deletes {_named(names)}: {reason}"
     if recovered.renamed:
-        yield f"    takes the place of what it replaces: {_named(list(recovered.renamed))}"
+        yield f"    replaces segments by their compacted ones: {_named(list(recovered.renamed))}"
     if each.lost_offsets:
         readable = recovered.log_end_offset + each.lost_offsets - recovered.log_start_offset
         yield f"    {each.lost_offsets:,} of {format_count(readable, 'offset')} are lost"

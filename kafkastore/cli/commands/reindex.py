@@ -1,13 +1,13 @@
 """``kafkastore reindex``: rebuild indexes from their logs."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 
 import click
 
-from kafkastore.checks.reindex import ReindexPlan, UnindexedBytes, plan_reindex
+from kafkastore.checks.reindex import UnindexedBytes, plan_reindex
 from kafkastore.cli.apply_plans import apply_plans, plan_directories
 from kafkastore.cli.options.change_options import (
     ChangeOptions,
@@ -53,13 +53,8 @@ def command(
         up_to_damage=up_to_damage,
     )
     problems = Problems()
-    on_spark: Callable[..., ReindexPlan] | None = None
-    if call.master is not None:
-        from kafkastore.jobs import planning
-
-        on_spark = partial(planning.plan_reindex, **make.keywords)
     with nullcontext() if call.master is None else open_session(call.master):
-        plans = [*plan_directories(call, options, make, problems, on_spark=on_spark)]
+        plans = [*plan_directories(call, options, make, problems)]
         for planned in plans:
             print_plan(planned, as_json=call.as_json, verbose=call.verbose)
             problems.add_unread(planned.unread)

@@ -1,7 +1,8 @@
 """``kafkastore repair``: repair logs and indexes; keep removed bytes."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -17,6 +18,7 @@ from kafkastore.cli.options.change_options import (
     index_interval_option,
 )
 from kafkastore.cli.options.kafka_version import kafka_version_option
+from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, format_error, print_problem
 from kafkastore.cli.output.grouped_lines import group_lines
@@ -64,7 +66,7 @@ class _RepairOutcome(NamedTuple):
         return self.problems.exit_code or (FOUND_PROBLEMS if self.left_alone else 0)
 
 
-@store_command("verbose")
+@store_command("spark", "verbose")
 @click.option(
     "--on-corrupt", type=click.Choice(get_args(OnCorruptLog)),
     help="truncate: end each corrupt log where a broker would end it. skip: remove only the "
@@ -104,6 +106,18 @@ def command(
         plans = (plan_directory(call, path, make, by_segment=False) for path in directories)
         return _RepairOutcome(on_corrupt, [*map(options.rooted, plans)], problems)
 
+    with nullcontext() if call.master is None else open_session(call.master):
+        return _repair(call, on_corrupt, options, planned, problems)
+
+
+def _repair(
+    call: StoreCall,
+    on_corrupt: OnCorruptLog | None,
+    options: ChangeOptions,
+    planned: Callable[[Sequence[Path], OnCorruptLog], _RepairOutcome],
+    problems: Problems,
+) -> int:
+    """Plan, show and apply; return the exit code."""
     if on_corrupt is None:
         outcome = planned(call.paths, "skip")
         if outcome.damages:

@@ -161,16 +161,16 @@ def _print(call: StoreCall, found: Sequence[PartitionRetention], *, segments: bo
     )
     for line in group_lines(remarks, verbose=call.verbose):
         print_text(line)
-    fates = [fate for each in found for fate in each.segments]
-    going = [fate for fate in fates if fate.goes_by is not None]
+    known = [segment for each in found for segment in each.segments]
+    going = [segment for segment in known if segment.goes_by is not None]
     print(
-        f"{format_count(len(going), 'segment')} of {len(fates):,} would go, {_size(going)} of "
-        f"{_size(fates)}"
+        f"{format_count(len(going), 'segment')} of {len(known):,} would go, {_size(going)} of "
+        f"{_size(known)}"
     )
 
 
-def _size(fates: Sequence[SegmentFate]) -> str:
-    return format_size(sum(fate.size for fate in fates))
+def _size(segments: Sequence[SegmentFate]) -> str:
+    return format_size(sum(each.size for each in segments))
 
 
 def _print_partitions(found: Sequence[PartitionRetention]) -> None:
@@ -229,7 +229,7 @@ def _verdict(fate: SegmentFate) -> str:
     if fate.blocked_by == fate.base_offset:
         return "stays: high watermark"
     if fate.blocked_by is not None:
-        return f"stays behind {fate.blocked_by}"
+        return f"stays: segment {fate.blocked_by} before it stays"
     return "stays"
 
 
@@ -241,8 +241,8 @@ def _remarks(
     for fate in filter(_is_wrong, found.segments):
         doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
     for kind, alike in doubtful.items():
-        behind = sum(each.base_offset > alike[0].base_offset for each in found.segments)
-        yield kind, _doubt(call, alike[0], len(alike) - 1, behind)
+        later = sum(each.base_offset > alike[0].base_offset for each in found.segments)
+        yield kind, _doubt(call, alike[0], len(alike) - 1, later)
     blocker = found.blocker
     if blocker is None:
         return
@@ -261,11 +261,11 @@ def _remarks(
         yield (stop.reason, False), f"the time of segment {blocker.base_offset} is over, {until}"
 
 
-def _doubt(call: StoreCall, fate: SegmentFate, more: int, behind: int) -> str:
+def _doubt(call: StoreCall, fate: SegmentFate, more: int, later: int) -> str:
     """Describe what is doubtful about a segment's time, and the effect."""
     which = f"segment {fate.base_offset}" + (f" (and of {more:,} more)" if more else "")
-    others = "the one" if behind == 1 else f"any of the {behind:,}"
-    never = f"neither it nor {others} behind it"
+    others = "the one" if later == 1 else f"any of the {later:,}"
+    never = f"neither it nor {others} after it"
     if fate.dated_by is DatedBy.ZEROS:
         return (
             f"the time index of {which} ends in zeros: a broker takes 0 for the largest timestamp "
@@ -277,7 +277,7 @@ def _doubt(call: StoreCall, fate: SegmentFate, more: int, behind: int) -> str:
             "largest timestamp"
         )
         until = call.format_time(fate.expires_at)
-        goes = f"{never} goes before {until}" if behind else f"it does not go before {until}"
+        goes = f"{never} goes before {until}" if later else f"it does not go before {until}"
         return (
             f"the {what} of {which}, {call.format_time(fate.largest_timestamp)}, lies in the "
             f"future: by time {goes}"
@@ -289,7 +289,7 @@ def _doubt(call: StoreCall, fate: SegmentFate, more: int, behind: int) -> str:
     if fate.doubt is TimestampWarning.SECONDS:
         as_ms = call.format_time(fate.largest_timestamp)
         return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(fate)}"
-    goes = f"{never} ever goes" if behind else "it never goes"
+    goes = f"{never} ever goes" if later else "it never goes"
     return f"{meant}; as ms it lies more than 10,000 years ahead, and by time {goes}"
 
 

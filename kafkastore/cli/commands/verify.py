@@ -26,9 +26,9 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.jobs.runner import in_threads
 from kafkastore.jobs.verify import VerifyJob, VerifySummary, finding_row, with_topic_ids
 from kafkastore.log.parallel_map import StopFlag
+from kafkastore.runner import in_threads
 
 
 def parse_fraction(context: click.Context, parameter: click.Parameter, text: str) -> float:

@@ -64,7 +64,7 @@ def dump_log(path: Path, options: DumpOptions) -> int:
             with LogFile(path, _bounds_of(path)) as placed:
                 placed.check_end(valid_bytes)
             print_note(
-                f"{path} has {format_count(log.size - valid_bytes, 'byte')} behind its last whole "
+                f"{path} has {format_count(log.size - valid_bytes, 'byte')} after its last whole "
                 f"batch, from byte {valid_bytes} on: torn or preallocated; a broker cuts them off"
             )
     if problems:

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 
 import click
 
-from kafkastore.changes.runner import Runner
 from kafkastore.cli import interrupts
 from kafkastore.cli.output.failures import format_error
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.runner import run_here
+from kafkastore.runner import Runner, run_here
 from kafkastore.spark.runner import spread
 from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_of_spark
 

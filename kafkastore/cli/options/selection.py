@@ -26,8 +26,8 @@ class _LocalPath(click.Path):
         """Return the path."""
         if is_url(value):
             self.fail(
-                f"{value} is a URL, and a place on a local disk is needed: name one, and upload "
-                "what becomes of it",
+                f"{value} is a URL, and a local directory is needed: name one, and upload the "
+                "result",
                 param,
                 context,
             )

@@ -20,16 +20,23 @@ from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume as resume_plan
+from kafkastore.checks.reindex import plan_reindex
 from kafkastore.errors import ChangeRefusedError, RefusalReason
-from kafkastore.jobs.job import Row
-from kafkastore.jobs.partition_paths import PartitionPath, columns_of, table_schema
-from kafkastore.jobs.planning import directory_of, places_in, plan_reindex, survey
+from kafkastore.jobs.job import Row, columns_of, table_schema
 from kafkastore.paths import describe_error, refuse_remote
+from kafkastore.runner import Progress, Runner
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.spark.runner import frame_of, spread
-from kafkastore.store.log_store import AnyPartition, AnyPath, Paths, listed
+from kafkastore.store.log_store import (
+    AnyPartition,
+    AnyPath,
+    Paths,
+    listed,
+    open_store,
+    root_of_plan,
+)
+from kafkastore.store.partition_path import PartitionPath, list_unique_paths
 from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.versions import NEWEST_VERSION
 
@@ -93,10 +100,10 @@ def migrate(
     run = partial(spread, spark, progress=progress)
 
     def planned(root: Path) -> _Planned:
-        found = survey(
-            run,
+        found = migration.survey(
             root,
             mtimes,
+            runner=run,
             index_interval_bytes=index_interval_bytes,
             read_logs=mode in migration.READING_MODES,
             partitions=partitions,
@@ -149,12 +156,12 @@ def reindex(
 
     def planned(root: Path) -> _Planned:
         plan = plan_reindex(
-            run,
             root,
             version,
             index_interval_bytes,
             up_to_damage=up_to_damage,
             partitions=partitions,
+            runner=run,
         )
         return plan, plan.unread
 
@@ -176,7 +183,10 @@ def _change(
     roots = [Path(os.path.abspath(each)) for each in listed(paths)]
     _check_apart(roots)
     # Invalid paths fail here, before any change. The survey reads the sizes of the partitions.
-    places = {root: places_in(root, partitions, is_weighed=False) for root in roots}
+    places = {
+        root: list_unique_paths(open_store(root_of_plan(root)), partitions, is_weighed=False)
+        for root in roots
+    }
     done = (
         _change_one(run, root, places[root], planned, undo_dir, resume=resume) for root in roots
     )
@@ -218,12 +228,12 @@ def _change_one(
     unfinished = [journal for journal in journals if not journal.is_finished]
     if not unfinished:
         plan, unread = planned(root)
-        directories = {place.path: directory_of(place) for place in places}
+        directories = {place.path: place.directory for place in places}
         errors.update({directories[str(each.path)]: each.error for each in unread})
         take(apply(plan, undo_dir, runner=run))
     for place in places if unfinished else ():
         errors.setdefault(
-            directory_of(place),
+            place.directory,
             ChangeRefusedError(
                 f"not begun: an earlier plan is still unfinished: resume or undo "
                 f"{unfinished[0].area}",
@@ -273,8 +283,8 @@ def _rows(
                 size += 0 if change.after is None else change.after.size
                 made[directory] = files + 1, size, str(journal.area)
     for place in places:
-        error = errors.get(directory_of(place))
-        files, size, area = made.get(directory_of(place), (0, 0, None))
+        error = errors.get(place.directory)
+        files, size, area = made.get(place.directory, (0, 0, None))
         yield {
             **columns_of([place]),
             "files": files,

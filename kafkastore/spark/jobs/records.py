@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkastore.changes.runner import Progress
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory
-from kafkastore.jobs.partition_paths import Copies, columns_of, list_copies, table_schema, weight
-from kafkastore.jobs.runner import Failed, attempt
+from kafkastore.jobs.job import columns_of, table_schema
 from kafkastore.paths import describe_error, is_url, to_path
+from kafkastore.runner import Failed, Progress, attempt
 from kafkastore.spark import register
 from kafkastore.spark.runner import frame_of, spread
 from kafkastore.spark.watch import watch
 from kafkastore.store.log_store import AnyPartition, AnyPath, Paths, listed, open_store
+from kafkastore.store.partition_path import Copies, list_copies, weight
 
 if TYPE_CHECKING:
     import pyarrow as pa

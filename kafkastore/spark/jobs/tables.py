@@ -20,6 +20,7 @@ from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.lookup.legacy import clock
 from kafkastore.spark.runner import table
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
+from kafkastore.store.sample_times import SAMPLES
 from kafkastore.use_cases.sizing import BUCKETS_MS, INTERVALS
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
@@ -148,13 +149,13 @@ def verify_summary(found: DataFrame) -> DataFrame:
 def compare(
     spark: SparkSession,
     path: Paths,
-    times: Sequence[int] = (),
+    timestamps: Sequence[int] = (),
     *,
-    samples: int = 10,
+    samples: int = SAMPLES,
     partitions: Collection[AnyPartition] | None = None,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
-    broker_rules: str = NEWEST_VERSION,
+    rules: str = NEWEST_VERSION,
     legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
 ) -> DataFrame:
@@ -166,14 +167,14 @@ def compare(
         A classic session, or one of Spark Connect.
     path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
-    times : sequence of int
+    timestamps : sequence of int
         ms since 1970. If empty: `samples` times, half of them spread over each partition's records,
         the others where answers can differ.
     samples : int
-        The maximum number of times to choose if `times` is empty.
+        The maximum number of times to choose if `timestamps` is empty.
     partitions : collection, optional
         Compare only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
-    now, mtimes, broker_rules, legacy_rules, whole_seconds
+    now, mtimes, rules, legacy_rules, whole_seconds
         As for `kafkastore.legacy.compare`; `now` defaults to the driver's clock.
 
     Returns
@@ -182,11 +183,11 @@ def compare(
         A row for each partition and time; see ``docs/jobs.md``.
     """
     job = CompareJob(
-        as_timestamps(times).tolist(),
+        as_timestamps(timestamps).tolist(),
         samples,
         clock() if now is None else now,
         mtimes,
-        broker_rules,
+        rules,
         legacy_rules,
         whole_seconds,
     )

@@ -19,10 +19,9 @@ from kafkastore.changes.areas import find_journals
 from kafkastore.changes.copy_store import check_places, copy_store, files_of, is_complete_copy
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.runner import Progress, Runner
 from kafkastore.changes.undo import resume
-from kafkastore.jobs import planning
 from kafkastore.paths import describe_error, to_path
+from kafkastore.runner import Progress, Runner
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.runner import spread
@@ -191,9 +190,9 @@ def _plan_of(
     run: Run, store: StoreResult, work: Runner
 ) -> tuple[Plan, list[str], list[tuple[str, str]]]:
     """Plan one store; return the plan, warnings, and failed partitions with reasons."""
-    found = planning.survey(
-        work,
+    found = migration.survey(
         run.location(store),
+        runner=work,
         read_logs=run.result.mode in migration.READING_MODES,
     )
     failures = [(str(each.topic_partition), describe_error(each.error)) for each in found.unread]

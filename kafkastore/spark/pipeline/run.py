@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kafkastore.changes.runner import Progress
 from kafkastore.jobs.inventory import PartitionInventory
-from kafkastore.jobs.partition_paths import PartitionPath, list_partition_paths
 from kafkastore.paths import to_path
+from kafkastore.runner import Progress
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.progress import PipelineProgress, Silent
 from kafkastore.store.log_store import open_store
+from kafkastore.store.partition_path import PartitionPath, list_partition_paths
 
 Result = TypeVar("Result")
 

@@ -17,16 +17,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkastore.changes.runner import Progress
+from kafkastore.arguments import whole_number
 from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
-from kafkastore.jobs.partition_paths import PartitionPath
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
 from kafkastore.paths import describe_error, to_path
+from kafkastore.runner import Progress
 from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
@@ -59,6 +59,8 @@ from kafkastore.store.log_store import (
     open_store,
     root_of_plan,
 )
+from kafkastore.store.partition_path import PartitionPath
+from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ def run_pipeline(
     in_place: bool = False,
     mode: Mode = "auto",
     master: str = "local[*]",
-    sample_times: int | Sequence[int] = 9,
+    samples: int = SAMPLES,
+    timestamps: Sequence[int] = (),
     resume: bool = False,
     undo_dir: AnyPath | None = None,
     progress: PipelineProgress | None = None,
@@ -100,9 +103,11 @@ def run_pipeline(
         See `kafkastore.migration.plan`.
     master : str
         The Spark master to use if `spark` is not given.
-    sample_times : int or sequence of int
+    samples : int
         How many times spread over the records of each partition to look up, besides those around
-        its segments' times; or exactly these times, ms since 1970, for all partitions.
+        its segments' times.
+    timestamps : sequence of int
+        If given, exactly these times are looked up, ms since 1970, in all partitions.
     resume : bool
         Whether to continue an interrupted run: reuse its copies, or, in place, finish its changes.
     undo_dir : path-like, optional
@@ -157,7 +162,8 @@ def run_pipeline(
         options = {
             "stores": [[store.name, store.path, store.migrated] for store in stores],
             "mode": mode,
-            "sample_times": sample_times if isinstance(sample_times, int) else list(sample_times),
+            "samples": whole_number("samples", samples, 0, MOST_SAMPLES),
+            "timestamps": [whole_number("timestamps", each) for each in timestamps],
             "undo_dir": None if undo_dir is None else os.path.realpath(undo_dir),
         }
         _take_over(result, saved, options, undo_dir, resume=resume)
@@ -169,9 +175,9 @@ def run_pipeline(
             register(spark)
             where = "Connect" if is_connect(spark) else spark.sparkContext.master
             step.summary = f"Spark {spark.version} on {where}"
-        _inventory_of(run, spark, sample_times)
+        _inventory_of(run, spark, 0 if timestamps else samples)
         _verify(run, spark, after=False)
-        times = _times(run, sample_times)
+        times = _times(run, timestamps)
         for store in stores:
             report.drop_samples(store)
         _ask(run, spark, times, after=False)
@@ -256,11 +262,11 @@ def _copy(target: Path, name: str, source: Path) -> Path:
     return folder / source.name if is_partition_directory(source) else folder
 
 
-def _inventory_of(run: Run, spark: SparkSession, sample_times: int | Sequence[int]) -> None:
-    """Read each partition once; choose the times to look up unless given."""
+def _inventory_of(run: Run, spark: SparkSession, samples: int) -> None:
+    """Read each partition once; choose the times to look up."""
     items = [(place,) for place in run.places()]
     with run.step("inventory", "partitions", len(items)) as step:
-        job = InventoryJob(sample_times if isinstance(sample_times, int) else 0)
+        job = InventoryJob(samples)
         runner = partial(spread, spark, progress=step.progress)
         rows = step.result(
             lambda: list(job.results(items, runner)),
@@ -340,12 +346,11 @@ def _finding(kind: str, path: str, *rest: Any) -> Finding:
 
 
 def _times(
-    run: Run, sample_times: int | Sequence[int]
+    run: Run, timestamps: Sequence[int]
 ) -> dict[tuple[str, TopicPartition], Sequence[int]]:
     """Return the times to look up in each readable partition, by store and partition."""
-    given = None if isinstance(sample_times, int) else sample_times
     return {
-        (row.place.store, row.place.topic_partition): row.times if given is None else given
+        (row.place.store, row.place.topic_partition): timestamps or row.times
         for row in run.surveyed()
         if row.error is None
     }

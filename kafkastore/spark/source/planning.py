@@ -72,7 +72,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
         for each in passing
         for narrowed in _narrowed(_range(store.partitions[each], options), limits, options.indexes)
     ]
-    total = sum(each.log.beside_changes(partial(log_bytes, *each[:3])) for each in ranges)
+    total = sum(each.log.retry_if_changed(partial(log_bytes, *each[:3])) for each in ranges)
     size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
     largest = max(min(size, total // options.min_partitions), 1)
     # Each slice has to find the aborted transactions, perhaps by reading the whole log; and nothing
@@ -204,7 +204,7 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
 
 def _cut(each: Range, largest: int) -> list[LogSlice]:
     """Divide a range into slices; tasks report records deleted meanwhile."""
-    return each.log.beside_changes(
+    return each.log.retry_if_changed(
         lambda: list(cut(*each[:3], largest, each.log_end_offset))
     )
 
@@ -224,7 +224,7 @@ def _narrowed(asked: Range, limits: Limits, indexes: Indexes) -> Iterator[Range]
     parts = [(start, end)]
     # The timestamp of a record without one is -1.
     if indexes == "trust" and since is not None and since >= 0:
-        parts = asked.log.beside_changes(lambda: list(_since(asked.log, start, end, since)))
+        parts = asked.log.retry_if_changed(lambda: list(_since(asked.log, start, end, since)))
     for part in parts:
         yield asked._replace(start_offset=part[0], end_offset=part[1])
 

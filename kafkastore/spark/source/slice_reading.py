@@ -17,8 +17,8 @@ from kafkastore.spark.source.slices import END, LogSlice
 from kafkastore.store.partition_log import PartitionLog
 
 #: Batches with fewer rows and bytes are combined before they are sent to the JVM.
-ENOUGH_ROWS = BATCH_ROWS // 2
-ENOUGH_BYTES = 4 << 20
+LEAST_ROWS = BATCH_ROWS // 2
+LEAST_BYTES = 4 << 20
 
 
 class Skipped:
@@ -153,7 +153,7 @@ def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         waiting.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= ENOUGH_ROWS or size >= ENOUGH_BYTES:
+        if rows >= LEAST_ROWS or size >= LEAST_BYTES:
             yield _one_of(waiting)
             waiting, rows, size = [], 0, 0
     if waiting:

@@ -166,7 +166,7 @@ def of_segments(
             for segment in log.segments_between(segments.start_offset, segments.end_offset)
         ]
 
-    found = log.beside_changes(rows)
+    found = log.retry_if_changed(rows)
     columns: Columns = {}
     for name in names:
         values = [row[name] for row in found]
@@ -295,7 +295,7 @@ def _entries(
         elif odd_bytes := index.size % entry_size:
             meet(
                 CorruptIndexError(
-                    f"{odd_bytes} odd bytes behind the last whole entry of {entry_size} bytes",
+                    f"{odd_bytes} odd bytes after the last whole entry of {entry_size} bytes",
                     path=index.path,
                     position=index.size - odd_bytes,
                 )

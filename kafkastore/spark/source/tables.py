@@ -149,7 +149,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Divide the chosen partitions between segments into tasks, by the bytes to read."""
         logs = self._logs(open_store(list(self.options.paths)))
-        segments = [(log, log.beside_changes(partial(self._weighed, log))) for log in logs]
+        segments = [(log, log.retry_if_changed(partial(self._weighed, log))) for log in logs]
         total = sum(weight for _, each in segments for _, weight in each)
         wanted = self.options.min_partitions
         size = task_bytes(total + OPENING_BYTES * len(segments), wanted)

@@ -80,7 +80,7 @@ def look(log: PartitionLog, known: Sequence[BatchPosition] = ()) -> LogNow:
     after it are read. The log ends after the last batch that is whole and has a valid checksum; a
     batch that is being written, or that a crash left incomplete, does not count.
     """
-    return log.beside_changes(lambda: _look(log, known))
+    return log.retry_if_changed(lambda: _look(log, known))
 
 
 def _look(log: PartitionLog, known: Sequence[BatchPosition]) -> LogNow:
@@ -156,7 +156,7 @@ def batch_before(
     Batches in `known` may shorten the search from the index. Returns None if there is no such
     batch, because of compaction or retention.
     """
-    return log.beside_changes(lambda: _batch_before(log, offset, known))
+    return log.retry_if_changed(lambda: _batch_before(log, offset, known))
 
 
 def _batch_before(
@@ -196,7 +196,7 @@ class StableEnd:
 
         Returns the log end offset if no transaction is open.
         """
-        return log.beside_changes(lambda: self._find(log, now))
+        return log.retry_if_changed(lambda: self._find(log, now))
 
     def _find(self, log: PartitionLog, now: LogNow) -> int:
         producers, start = self._producers, self._next_offset
@@ -262,7 +262,7 @@ def find_loss(
             which,
             max(others, now.start_offset),
             f"{which} has other records from offset {others} on than those that were read, up to "
-            f"{offset}: the log was truncated and written anew",
+            f"{offset}: the log was truncated and written again",
         )
     if _may_be_cleaned(log, offset - 1):
         return None
@@ -271,7 +271,7 @@ def find_loss(
         which,
         offset,
         f"{which} has other records before offset {offset} than those that were read: the log was "
-        f"truncated and written anew",
+        f"truncated and written again",
     )
 
 

@@ -62,14 +62,14 @@ def plan_tasks(
 
     `marks` are the batches before the ends.
     """
-    weights = [each[0].beside_changes(partial(_bytes_between, *each)) for each in ranges]
+    weights = [each[0].retry_if_changed(partial(_bytes_between, *each)) for each in ranges]
     total, wanted = sum(weights), options.min_partitions
     size = task_bytes(total + OPENING_BYTES * len(ranges), wanted)
     largest = END if options.stops_partitions else max(min(size, total // wanted), 1)
     slices: list[LogSlice] = []
     for (log, begin, stop), weight in zip(ranges, weights, strict=True):
         if weight > largest:
-            slices += log.beside_changes(partial(_cut, log, begin, stop, largest))
+            slices += log.retry_if_changed(partial(_cut, log, begin, stop, largest))
         else:
             where = str(log.path), log.topic, log.partition
             slices.append(LogSlice(*where, begin, stop, weight, stop))

@@ -68,7 +68,7 @@ class StagedJob:
         fs = FileSystem()
         if not self.path.is_dir():
             raise ChangeRefusedError(
-                f"{self.path} is gone, with all that was to become of it",
+                f"{self.path} is gone, with all that was written so far",
                 RefusalReason.CHANGED, self.path,
             )
         log_dir = self.path / LOG_DIR

@@ -1,22 +1,23 @@
-"""Paths of partitions: listed where a job starts, opened where its work is done."""
+"""Paths of partitions: listed where work starts, opened in any process."""
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_dir import MARKS, LogDir
 from kafkastore.paths import open_path, to_path
-from kafkastore.store.log_store import AnyPartition, LogStore, Partitions
+from kafkastore.store.log_store import (
+    AnyPartition,
+    LogStore,
+    Partitions,
+)
 from kafkastore.store.partition_log import PartitionLog
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 #: The errors that a partition can fail with: our own, and those of the operating system.
 FAILURES = (KafkaStoreError, OSError)
@@ -45,6 +46,11 @@ class PartitionPath(_PathFields):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), tuple(self)
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory in its log directory; empty if it is in none."""
+        return "" if self.root is None else os.path.basename(self.path)
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -79,6 +85,21 @@ def to_partition_path(
     found = PartitionPath(name or root or path, root, path, log.topic, log.partition, size)
     found.listed_by = store
     return found
+
+
+def list_unique_paths(
+    store: LogStore,
+    partitions: Collection[AnyPartition] | None = None,
+    *,
+    is_weighed: bool = True,
+) -> list[PartitionPath]:
+    """Return the path of each partition, by topic and number.
+
+    Raises `DuplicatePartitionError`, and `KeyError` if one of `partitions` is missing.
+    """
+    return [
+        to_partition_path(log, store, is_weighed=is_weighed) for log in store.logs_of(partitions)
+    ]
 
 
 def find_copies(
@@ -134,36 +155,6 @@ def open_partition(path: PartitionPath) -> PartitionLog:
 def weight(copies: Iterable[PartitionPath]) -> int:
     """Return the total size of the logs in bytes."""
     return sum(path.bytes for path in copies)
-
-
-def columns_of(copies: Sequence[PartitionPath]) -> Mapping[str, Any]:
-    """Return the columns that name a partition: those of its first path."""
-    path = copies[0]
-    return {
-        "store": path.store,
-        "topic": path.topic,
-        "partition": path.partition,
-        "path": path.path,
-    }
-
-
-def path_fields() -> list[tuple[str, pa.DataType]]:
-    """Return the first columns of every table."""
-    import pyarrow as pa
-
-    return [
-        ("store", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("path", pa.string()),
-    ]
-
-
-def table_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:
-    """Return the schema of a table: a partition, own columns, an error."""
-    import pyarrow as pa
-
-    return pa.schema([*path_fields(), *columns, ("error", pa.string())])
 
 
 def store_around(path: Path, store: LogStore) -> str | None:
