@@ -86,10 +86,7 @@ class FileSystem:
     def clone(self, descriptor: int, source: int) -> None:
         """Make a new file share the other's blocks, copied on write (reflink).
 
-        Raises
-        ------
-        OSError
-            With an errno of `NOT_SUPPORTED` if the file system or the platform cannot do it.
+        Raises OSError with an errno of `NOT_SUPPORTED` where that is not possible.
         """
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, "no reflinks by descriptor on this platform")
@@ -191,10 +188,7 @@ class FileSystem:
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
         """Write all the bytes, in as many calls as necessary.
 
-        Raises
-        ------
-        OSError
-            If a call fails for another reason than a signal, or writes nothing.
+        Raises OSError if a call fails for another reason than a signal, or writes nothing.
         """
         left = memoryview(data).cast("B")
         while left:
@@ -207,13 +201,7 @@ class FileSystem:
             left = left[count:]
 
     def pwrite_all(self, descriptor: int, data: bytes | memoryview, position: int) -> None:
-        """Write all the bytes at a position, in as many calls as necessary.
-
-        Raises
-        ------
-        OSError
-            As for `write_all`.
-        """
+        """Write all the bytes at a position, as `write_all` does."""
         left: bytes | memoryview = data
         while True:
             try:
@@ -227,19 +215,11 @@ class FileSystem:
             left, position = memoryview(left)[count:], position + count
 
     def replace_content(self, path: Path, data: bytes) -> None:
-        """Replace the content of a file atomically and durably: write, flush and rename.
+        """Replace or create a file atomically and durably: write, flush and rename.
 
-        Parameters
-        ----------
-        path : Path
-            The file; it may be missing.
-        data : bytes
-            Its new content.
+        The new content is first in a file with the suffix ``.tmp``, which no broker reads.
 
-        Notes
-        -----
-        Source: Kafka 2.4.0 ``CheckpointFile.write``. The new content is first in a file with the
-        suffix ``.tmp``, which no broker reads.
+        Source: Kafka 2.4.0 ``CheckpointFile.write``.
         """
         temporary = path.with_name(path.name + ".tmp")
         if temporary.exists():
@@ -290,17 +270,9 @@ _not_for_children: set[int] = set()
 
 @contextmanager
 def kept_from_children(descriptor: int) -> Iterator[None]:
-    """Prevent processes forked in the `with` block from holding the lock.
+    """Prevent processes forked in the `with` block from holding a ``flock``.
 
-    Parameters
-    ----------
-    descriptor : int
-        The open file, locked by ``flock``.
-
-    Notes
-    -----
-    Such a lock belongs to the open file, which a forked child shares: the child would hold the lock
-    as long as it lives, even after its parent has ended.
+    The lock belongs to the open file: a forked child would hold it as long as it lives.
     """
     _not_for_children.add(descriptor)
     try:
@@ -333,24 +305,9 @@ class LockFile:
 
     A broker holds a POSIX record lock (``fcntl``) on the whole file while it runs; that the file
     exists means nothing. Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other, ``flock``
-    does not see them.
+    does not see them. With `create`, a missing file is created, as brokers do; jobs never do.
+    Raises BlockingIOError if a process holds the lock, this one included.
 
-    Parameters
-    ----------
-    path : path-like
-        The ``.lock`` file.
-    create : bool
-        Whether to create a missing file, as a broker does; jobs never do.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process, or this one, holds the lock.
-    OSError
-        If the file is missing, or can't be opened for writing.
-
-    Notes
-    -----
     Source: Kafka 2.4.0 ``FileLock``; fcntl(2).
     """
 
@@ -389,21 +346,8 @@ class LockFile:
 def lock_holder(path: str | os.PathLike[str]) -> int | None:
     """Return the id of the process that holds a lock, without taking the lock.
 
-    Parameters
-    ----------
-    path : path-like
-        The ``.lock`` file; it may be missing.
-
-    Returns
-    -------
-    int or None
-        The process id; 0 or less if the kernel does not know it (another container, another
-        machine); None if no process holds the lock.
-
-    Raises
-    ------
-    OSError
-        If the file exists but can't be read.
+    None if no process holds it, or there is no such file; 0 or less if the kernel does not know the
+    process (another container, another machine).
     """
     try:
         if _key(os.stat(path)) in _held_here:

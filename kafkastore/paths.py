@@ -51,13 +51,6 @@ def open_path(
     A URL as text is listed now: it comes from the user, or from another process with a part of the
     work. The path object of a URL is listed if this process has not listed it, so that a command
     lists once. Without `with_all_below` only what lies directly there is listed.
-
-    Raises
-    ------
-    NotALogDirectoryError
-        If there is nothing at a URL.
-    RemoteStoreError
-        If it can't be listed.
     """
     if is_url(path):
         return tree.list_now(path, storage_options or {}, with_all_below=with_all_below)

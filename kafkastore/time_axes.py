@@ -50,18 +50,7 @@ def time_axes(
 ) -> Iterator[tuple[Figure, Axes]]:
     """Yield a figure and axes to draw on; save the figure within the block.
 
-    Parameters
-    ----------
-    palette : Palette
-        Colours of text and frame.
-    size : (width, height)
-        Inches.
-    salt : str
-        A text that makes the ids of an SVG differ from those of others.
-
-    Yields
-    ------
-    matplotlib.figure.Figure, matplotlib.axes.Axes
+    `size` is in inches. `salt` makes the ids of an SVG differ from those of others.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -86,13 +75,7 @@ def time_axes(
 
 
 def write_times(figure: Figure, axes: Axes) -> None:
-    """Write times below the plot, and its legend above it.
-
-    Parameters
-    ----------
-    figure, axes : Figure, Axes
-        From `time_axes`; the horizontal axis is in ms since 1970.
-    """
+    """Write times (ms since 1970) below a plot, and its legend above it."""
     first, last = axes.get_xlim()
     ticks, form, above = time_ticks(int(first), int(last))
     when = [datetime.fromtimestamp(tick / 1000, UTC) for tick in ticks]
@@ -105,24 +88,11 @@ def write_times(figure: Figure, axes: Axes) -> None:
 
 
 def time_ticks(first: int, last: int) -> tuple[list[int], str, str]:
-    """Choose at most five round times between two times.
+    """Choose at most five round times between two, both inclusive.
 
-    Parameters
-    ----------
-    first, last : int
-        ms since 1970, inclusive.
+    Times are in ms since 1970. Also return the format of a tick (`strftime`), and of what all have in
+    common.
 
-    Returns
-    -------
-    ticks : list of int
-        ms since 1970.
-    form : str
-        The format of a tick (`strftime`).
-    above : str
-        The format of the part that all ticks have in common.
-
-    Examples
-    --------
     >>> time_ticks(1499999999999, 1500000180000)
     ([1500000000000, 1500000060000, 1500000120000, 1500000180000], '%H:%M', '%Y-%m-%d')
     """

@@ -14,6 +14,7 @@ from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.indexes.index_format import time_index
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.regular_file import stat_regular
 
 # empty: no complete entry. zeros: only zeros, which a broker counts as entries (0, base
@@ -165,7 +166,7 @@ def survey_segment(
     *,
     mtime_ms: int | None = None,
     is_recovered_by_broker: bool = False,
-    index_interval_bytes: int = 4096,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     read_log: bool = True,
 ) -> SegmentSurvey:
     """Survey one segment.

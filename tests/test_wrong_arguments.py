@@ -90,10 +90,12 @@ NUMBERS = {
         kafkastore.plan_reindex(log.path), threads=value
     ),
     "partition": lambda log, value: kafkastore.open(log.path)["t", value],
-    "version": lambda log, value: log.list_offset(1, "2.4", version=value),
+    "request_version": lambda log, value: log.list_offset(1, "2.4", request_version=value),
     "known_end_offset": lambda log, value: log.to_arrow(known_end_offset=value),
 }
-NONE_ALLOWED = ("start_", "end_", "limit", "base_offset", "now", "threads", "version", "known_")
+NONE_ALLOWED = (
+    "start_", "end_", "limit", "base_offset", "now", "threads", "request_version", "known_"
+)
 
 
 @pytest.mark.parametrize("value", [1.0, "7", b"7", [], object(), float("nan"), np.float64(7), None])
@@ -313,7 +315,7 @@ def test_who_is_asked_and_what_are_of_their_kinds(root):
         server.handle_list_offset_request("b", request, 5)
     with refused("request", ArgumentTypeError):
         server.handle_list_offset_request(sole, 5, 5)
-    with refused("version", ArgumentTypeError):
+    with refused("request_version", ArgumentTypeError):
         server.handle_list_offset_request(sole, request, "5")
     assert server.handle_list_offset_request(sole, request, 5).topics == ()
     with refused("store", ArgumentTypeError):

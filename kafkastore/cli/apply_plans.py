@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafkastore.changes.apply import apply
-from kafkastore.changes.areas import find_journals, is_recovery_area
+from kafkastore.changes.areas import is_recovery_area
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume, undo
@@ -214,11 +214,6 @@ def open_journal(area: Path, root: Path | None = None) -> Journal:
         raise NoJournalError(
             f"{area} is not an undo area; kafkastore changes list LOG_DIR lists undo areas"
         ) from error
-
-
-def list_unfinished(path: Path, undo_dir: Path | None) -> list[Journal]:
-    """List the interrupted plans of a directory."""
-    return [each for each in find_journals(path, undo_dir) if not each.is_finished]
 
 
 def _run(

@@ -49,17 +49,8 @@ class LogView:
     """Read the files, segments and bounds of one partition lazily; never change them.
 
     A view is a snapshot: the directory is listed at the first access, and the listing and the
-    bounds are kept until `refresh`. Threads may share a view: see ``docs/threads.md``.
-
-    Parameters
-    ----------
-    path : path-like
-        The partition directory.
-    topic_partition : TopicPartition
-        The topic and partition that the directory is named after.
-    log_dir : LogDir or None
-        The log directory that contains it, whose checkpoints bound the log; None for a partition
-        directory by itself.
+    bounds are kept until `refresh`. Threads may share a view: see ``docs/threads.md``. `log_dir` is
+    the log directory whose checkpoints bound the log; None for a partition directory by itself.
     """
 
     def __init__(
@@ -95,20 +86,7 @@ class LogView:
     def retry_if_changed(self, answer: Callable[[], AnswerT]) -> AnswerT:
         """Return `answer()`; if a segment was deleted meanwhile, refresh and retry.
 
-        Parameters
-        ----------
-        answer : callable
-            A function that reads this log.
-
-        Returns
-        -------
-        object
-            The result of `answer`.
-
-        Raises
-        ------
-        SegmentGoneError
-            If repeated listings name a segment that does not exist.
+        Raises SegmentGoneError if repeated listings name a segment that does not exist.
         """
         # A writer may create and delete a segment repeatedly.
         gone: Counter[str | PathLike[str]] = Counter()
@@ -222,22 +200,8 @@ class LogView:
     ) -> int:
         """Return the log end offset for a reader that checks the last batches' checksums.
 
-        Parameters
-        ----------
-        on_corrupt : "raise", "skip" or "stop"
-            At corrupt bytes: raise; return the end of the last valid batch in the last segment; or
-            return the end before the corrupt bytes.
-        skipped : list, optional
-            Receives the corrupt bytes after the returned end; default: a `SkippedBytesWarning`.
-
-        Returns
-        -------
-        int
-
-        Raises
-        ------
-        CorruptBatchError
-            If the last batches are corrupt and `on_corrupt` is "raise".
+        At corrupt bytes, "skip" returns the end of the last valid batch in the last segment, "stop"
+        the end before them. `skipped` receives those after it; default: a `SkippedBytesWarning`.
         """
         return self.end_before(CorruptionHandler(on_corrupt, skipped))
 

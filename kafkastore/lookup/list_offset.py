@@ -75,7 +75,7 @@ class ListOffsetQuery(NamedTuple):
 
     choice: LookupChoice
     high_watermark: HighWatermark = "log-end"
-    version: int | None = None
+    request_version: int | None = None
     message_format_version: str | None = None
     current_leader_epoch: int | None = None
     on_corrupt: OnCorrupt = "raise"
@@ -127,8 +127,8 @@ def _by_modification_times(
     view: LogView, timestamp: int, query: ListOffsetQuery
 ) -> TimestampAndOffset | None:
     """Return the first offset of the answer to OffsetRequest v0."""
-    if query.version not in (None, 0):
-        raise ArgumentValueError("version", "0 for rules legacy", query.version)
+    if query.request_version not in (None, 0):
+        raise ArgumentValueError("request_version", "0 for rules legacy", query.request_version)
     check_isolation_is_known(query.choice, None)
     end = _end_by_headers(view, query)
     watermark = find_high_watermark(view, query.high_watermark, end).offset
@@ -153,15 +153,18 @@ def _checked_version(query: ListOffsetQuery, broker: BrokerRules | None) -> int:
     """Return the request's version, if the broker supports it and the isolation."""
     oldest, newest = (1, NEWEST_VERSION) if broker is None else broker.list_offsets_versions
     oldest = max(oldest, 1)
-    version = newest if query.version is None else whole_number("version", query.version)
+    asked = query.request_version
+    version = newest if asked is None else whole_number("request_version", asked)
     if version == 0:
-        raise ArgumentValueError("version", "at least 1 (0: rules legacy)", version)
+        raise ArgumentValueError("request_version", "at least 1 (0: rules legacy)", version)
     if not oldest <= version <= newest:
         rules = query.choice.rules
-        raise ArgumentValueError("version", f"from {oldest} to {newest} for {rules}", version)
+        raise ArgumentValueError(
+            "request_version", f"from {oldest} to {newest} for {rules}", version
+        )
     if reads_committed(query.choice.isolation) and version < FIRST_VERSION_WITH_ISOLATION:
         raise ArgumentValueError(
-            "isolation", f"read_uncommitted for version {version}", query.choice.isolation
+            "isolation", f"read_uncommitted for request_version {version}", query.choice.isolation
         )
     return version
 

@@ -59,13 +59,7 @@ class OffsetTimes(NamedTuple):
     refuses_negative: bool = False
 
     def elements(self, now: int) -> list[tuple[int, int]]:
-        """Return pairs of offset and time, oldest first; the log end may be last.
-
-        Parameters
-        ----------
-        now : int
-            The clock, ms since 1970.
-        """
+        """Return pairs of offset and time, oldest first, perhaps with the log end."""
         start = self.log_start_offset
         elements = [(max(base_offset, start), mtime) for base_offset, mtime in self.segments]
         if self.log_end_offset is not None:
@@ -73,15 +67,7 @@ class OffsetTimes(NamedTuple):
         return elements
 
     def newest_before(self, target_timestamp: int, now: int) -> int:
-        """Return the number of the newest element that is not later than a time, or -1.
-
-        Parameters
-        ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
-        now : int
-            The clock, ms since 1970.
-        """
+        """Return the number of the newest element that is not later than a time, or -1."""
         elements = self.elements(now)
         # Backwards: modification times may not ascend, and the newest matching element wins.
         number = len(elements) - 1

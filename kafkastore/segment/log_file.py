@@ -20,7 +20,6 @@ from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFor
 from kafkastore.formats.indexes.entries import LogOffsetPosition
 from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
-from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
@@ -403,22 +402,16 @@ class LogFile:
         target_timestamp: int,
         starting_position: int = 0,
         starting_offset: int = 0,
-        *,
-        skip_control: bool = False,
-        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> tuple[int, int, int] | None:
         """Find the first record with at least a timestamp (ms), at or after an offset.
 
         Returns (timestamp, offset, leader epoch or -1) or None. `starting_position` is the byte
-        position of a batch; `skip_control` skips transaction markers, which brokers do not. As in
-        Kafka, checksums are not checked.
+        position of a batch. As in Kafka, transaction markers count, and checksums are not checked.
 
         Source: Kafka 2.4.0 ``FileRecords.searchForTimestamp``.
         """
-        found = SegmentSearch(
-            lambda: self, 0, b"", b"",
-            skip_control=skip_control, max_decompressed_bytes=max_decompressed_bytes,
-        ).find_from(starting_position, target_timestamp, starting_offset)
+        search = SegmentSearch(lambda: self, 0, b"", b"")
+        found = search.find_from(starting_position, target_timestamp, starting_offset)
         if found is None:
             return None
         timestamp, offset, epoch = found

@@ -74,14 +74,13 @@ def rebuild_indexes(
     base_offset: int,
     *,
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
-    verify_crc: bool = True,
     rules: BrokerRules = NEWEST,
     producers: Producers | None = None,
     epochs: LeaderEpochs | None = None,
 ) -> RebuiltIndexes:
     """Build the indexes of a segment from its log in one pass, without writing.
 
-    With `verify_crc`, stop at the first wrong checksum, as a broker does. `producers` is the state
+    It stops at the first wrong checksum, as a broker does. `producers` is the state
     at the base offset; it is carried on to the segment's end and returns the transaction index
     entries. `epochs` gets the leader epochs of the batches. As in a broker, a batch is only framed
     and checksummed; a magic above 2, which the checksum does not cover, counts as 2.
@@ -97,7 +96,6 @@ def rebuild_indexes(
             log,
             base_offset,
             index_interval_bytes=index_interval_bytes,
-            verify_crc=verify_crc,
             rules=rules,
             producers=producers,
             epochs=epochs,
@@ -109,7 +107,6 @@ def rebuild_indexes_of(
     base_offset: int,
     *,
     index_interval_bytes: int,
-    verify_crc: bool = True,
     rules: BrokerRules = NEWEST,
     producers: Producers | None = None,
     epochs: LeaderEpochs | None = None,
@@ -125,7 +122,7 @@ def rebuild_indexes_of(
     known_epoch = -1
     broken: CorruptionError | None = None
     try:
-        for run in batch_runs(log, verify_crc=verify_crc):
+        for run in batch_runs(log, verify_crc=True):
             headers = run.headers
             if not rules.offset_index_has_last_offset:
                 headers = _with_first_offsets(run, log)
@@ -186,17 +183,15 @@ def _append(
     return headers[:count], controls if has_producers else None, broken
 
 
-def batch_runs(
-    log: LogFile, starting_position: int = 0, *, verify_crc: bool = False
-) -> Iterator[BatchRun]:
+def batch_runs(log: LogFile, *, verify_crc: bool = False) -> Iterator[BatchRun]:
     """Yield batches as a broker frames them: a magic above 2 counts as 2.
 
-    `starting_position` is the byte position of a batch. Raises `CorruptBatchError` as
-    `LogFile.runs`, and `UnsupportedFormatError` at a negative magic, whose checksum is unknown.
+    Raises `CorruptBatchError` as `LogFile.runs`, and `UnsupportedFormatError` at a negative magic,
+    whose checksum is unknown.
 
     Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``.
     """
-    position, first_read = starting_position, LARGEST_READ
+    position, first_read = 0, LARGEST_READ
     while True:
         try:
             yield from log.runs(position, verify_crc=verify_crc, first_read=first_read)

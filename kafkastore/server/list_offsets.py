@@ -69,7 +69,7 @@ _TIERED_TIMESTAMPS = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP
 def handle_list_offset_request(
     broker: Broker,
     request: ListOffsetsRequest,
-    version: int,
+    request_version: int,
     *,
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
@@ -82,8 +82,8 @@ def handle_list_offset_request(
         The broker.
     request : ListOffsetsRequest
         The request.
-    version : int
-        The request's version.
+    request_version : int
+        The version of the request.
     now : int, optional
         The broker's clock for version 0, ms since 1970; by default this machine's clock.
     mtimes : mapping of str to int, optional
@@ -118,7 +118,7 @@ def handle_list_offset_request(
     """
     check_kind("broker", broker, Broker)
     check_kind("request", request, ListOffsetsRequest)
-    version = whole_number("version", version)
+    version = whole_number("request_version", request_version)
     rules = rules_of(broker.version)
     oldest, newest = rules.list_offsets_versions
     if not oldest <= version <= newest:
@@ -246,7 +246,7 @@ class _Question:
                 self.broker.version,
                 "read_committed" if is_committed else "read_uncommitted",
                 high_watermark=state.high_watermark if self.is_from_consumer else "log-end",
-                version=self.version,
+                request_version=self.version,
                 message_format_version=state.message_format_version,
                 current_leader_epoch=state.leader_epoch,
             )

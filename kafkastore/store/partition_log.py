@@ -421,7 +421,7 @@ class PartitionLog(LogView):
         isolation: Isolation = "read_uncommitted",
         *,
         high_watermark: HighWatermark = "log-end",
-        version: int | None = None,
+        request_version: int | None = None,
         message_format_version: str | None = None,
         current_leader_epoch: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
@@ -439,7 +439,7 @@ class PartitionLog(LogView):
             stable offset.
         high_watermark : "log-end", "checkpoint" or int
             The log end offset, the broker's last checkpoint, or an offset.
-        version : int, optional
+        request_version : int, optional
             Version of the ListOffsets request, from 1 on; 0 under ``legacy``. Default: the newest
             that the broker supports.
         message_format_version : str, optional
@@ -473,7 +473,7 @@ class PartitionLog(LogView):
         query = ListOffsetQuery(
             LookupChoice(rules, isolation, indexes=indexes),
             high_watermark,
-            version,
+            request_version,
             message_format_version,
             current_leader_epoch,
             check_on_corrupt(on_corrupt),

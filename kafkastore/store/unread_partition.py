@@ -30,15 +30,7 @@ class UnreadPartition(NamedTuple):
 
     @classmethod
     def of(cls, log: PartitionLog, error: Exception) -> Self:
-        """Return the unread partition of a log.
-
-        Parameters
-        ----------
-        log : PartitionLog
-            The partition.
-        error : Exception
-            The error that reading it raised.
-        """
+        """Return the unread partition of a log, and the error that reading it raised."""
         return cls(log.topic_partition, log.path, error)
 
 

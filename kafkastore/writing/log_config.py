@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import InvalidConfigError
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -113,7 +114,7 @@ class LogConfig:
     segment_ms: int = 7 * _DAY_MS
     segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
     preallocate: bool = False
     max_message_bytes: int = 1048588
     message_timestamp_type: str = "CreateTime"

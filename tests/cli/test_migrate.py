@@ -108,7 +108,7 @@ def test_each_mode_in_place_and_back(
     ]
     again = run("migrate", sample_copy, "--mode", mode, "--in-place", "--yes")
     assert (again.code, files_of(sample_copy)) == (0, after)
-    undone = run("migrate", "--undo", area)
+    undone = run("changes", "undo", area)
     assert (undone.code, undone.out) == (0, f"undone: 11 files in {sample_copy}\n")
     assert files_of(sample_copy) == before
 
@@ -146,7 +146,7 @@ def test_the_entry_offset_can_be_the_segments_first(run: Run, sample_copy: Path)
     index = sample_copy / "up-0" / "00000000000000000022.timeindex"
     (row,) = run("dump", index, "--json").lines
     assert (row["timestamp"], row["offset"]) == (1500000120000, 22)
-    run("migrate", "--undo", undo_areas(sample_copy)[0])
+    run("changes", "undo", undo_areas(sample_copy)[0])
     run("migrate", sample_copy, *options, "--entry-offset", "next")
     (row,) = run("dump", index, "--json").lines
     assert (row["timestamp"], row["offset"]) == (1500000120000, 44)
@@ -207,8 +207,7 @@ def test_nothing_is_asked_where_there_is_nothing_to_change(run: Run, golden: Any
 
 @pytest.mark.parametrize(
     "options",
-    [["--dry-run", "--in-place"], ["--copy-to", "x", "--in-place"], ["--copy-to", "x", "--resume"],
-     ["--dry-run", "--resume"]],
+    [["--dry-run", "--in-place"], ["--copy-to", "x", "--in-place"]],
 )
 def test_options_that_contradict_each_other(
     run: Run, sample_copy: Path, options: list[str]
@@ -433,7 +432,7 @@ def test_what_is_cut_short_can_be_finished_or_undone(
     (row,) = run("changes", "list", sample_copy, "--json").lines
     assert (row["phase"], row["files"]) == ("applying", 11)
     assert "interrupted while applying" in run("changes", "list", sample_copy).out
-    finished = run("migrate", sample_copy, "--resume")
+    finished = run("changes", "resume", area)
     assert finished.code == 0
     assert finished.out == (
         f"done: 11 files changed in {sample_copy}\n"
@@ -442,12 +441,6 @@ def test_what_is_cut_short_can_be_finished_or_undone(
     assert len(time_indexes(sample_copy)) == 11
     assert run("changes", "undo", area).code == 0
     assert files_of(sample_copy) == before
-
-
-def test_resume_where_nothing_was_interrupted(run: Run, sample_copy: Path) -> None:
-    ran = run("migrate", sample_copy, "--resume")
-    assert (ran.code, ran.out) == (0, "")
-    assert ran.err == f"note: nothing was interrupted in {sample_copy}\n"
 
 
 def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) -> None:

@@ -47,8 +47,8 @@ def told(log, row, rules, **how):
     """(error, offset, timestamp, leader epoch) as a response would have them."""
     try:
         found = log.list_offset(
-            row["timestamp"], rules, ISOLATIONS[row.get("isolation", 0)], version=row["version"],
-            **how,
+            row["timestamp"], rules, ISOLATIONS[row.get("isolation", 0)],
+            request_version=row["version"], **how,
         )
     except tuple(ERRORS) as error:
         return ERRORS[type(error)], -1, -1, -1

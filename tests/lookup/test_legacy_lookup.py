@@ -105,9 +105,9 @@ def test_options_of_other_rules_change_nothing_or_are_refused(dated):
         dated.offset_for_timestamp(0, "legacy", isolation="read_committed")
     with refused("isolation"):
         dated.list_offset(-1, "legacy", isolation="read_committed")
-    with refused("version"):
-        dated.list_offset(-1, "legacy", version=1)
-    assert dated.list_offset(-1, "legacy", version=0).offset == 8
+    with refused("request_version"):
+        dated.list_offset(-1, "legacy", request_version=1)
+    assert dated.list_offset(-1, "legacy", request_version=0).offset == 8
 
 
 def test_the_clock_is_read_at_each_lookup(dated, monkeypatch):

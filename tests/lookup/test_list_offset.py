@@ -85,7 +85,7 @@ def test_a_broker_tells_what_its_model_tells(rules, log, data):
                 if request > newest:
                     continue
                 wanted = broker_list_offset(log, timestamp, version, request, end=bound)
-                answer = told(found, timestamp, rules, version=request, high_watermark=bound)
+                answer = told(found, timestamp, rules, request_version=request, high_watermark=bound)
                 assert answer == wanted, (timestamp, request)
             if newest > 1:
                 assert told(found, timestamp, rules, message_format_version="0.9.0") == (
@@ -120,7 +120,7 @@ def test_earliest_and_latest_name_their_leader_epochs(opened, rules):
     assert found.list_offset(LATEST, rules) == (-1, 2, 1)
     assert found.list_offset(LATEST, rules, current_leader_epoch=2) == (-1, 2, 2)
     assert found.list_offset(50, rules) == (50, 0, 0)
-    assert found.list_offset(LATEST, rules, version=3) == (-1, 2, None)
+    assert found.list_offset(LATEST, rules, request_version=3) == (-1, 2, None)
 
 
 def test_an_epoch_that_begins_behind_the_log_start_is_not_that_of_the_earliest(opened):
@@ -228,14 +228,14 @@ def test_a_reader_of_committed_records_ends_where_a_transaction_is_open(opened):
     ("rules", "version"), [("2.4", 6), ("2.4", 0), ("4.1", 11), ("correct", 12), ("0.10.2", 2)]
 )
 def test_requests_that_a_broker_does_not_speak_are_an_error(opened, rules, version):
-    with refused("version"):
-        opened(log_of(1)).list_offset(LATEST, rules, version=version)
+    with refused("request_version"):
+        opened(log_of(1)).list_offset(LATEST, rules, request_version=version)
 
 
 @pytest.mark.parametrize(("rules", "version"), [("2.4", 1), ("0.10.2", None)])
 def test_an_isolation_that_the_request_has_not_is_an_error(opened, rules, version):
     with refused("isolation"):
-        opened(log_of(1)).list_offset(LATEST, rules, "read_committed", version=version)
+        opened(log_of(1)).list_offset(LATEST, rules, "read_committed", request_version=version)
 
 
 def test_topics_without_timestamps_are_not_searched(opened):

@@ -86,7 +86,7 @@ def test_a_store_is_copied_and_the_copy_migrated(
 @pytest.mark.parametrize(
     "line",
     ["migrate --in-place --yes", "reindex --in-place --yes", "convert --in-place --yes",
-     "repair --in-place --yes", "migrate --resume"],
+     "repair --in-place --yes"],
 )
 def test_nothing_is_changed_where_it_is(
     s3: S3, run: Run, golden: Any, line: str

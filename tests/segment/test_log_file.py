@@ -13,6 +13,7 @@ from models.record_strategies import NEAR_TIMESTAMPS, batches, bounded, in_a_row
 from kafkastore import CorruptBatchError, UnsupportedFormatError
 from kafkastore.segment import log_file
 from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.timestamp_search import SegmentSearch
 
 V0 = message(0, 0, -1, b"key", b"value")
 V1 = message(1, 1, 1000, b"key", b"value")
@@ -223,8 +224,9 @@ def test_a_time_is_searched_in_every_magic_and_codec(open_log, magic, codec):
 def test_markers_are_found_unless_skipped(open_log):
     log = open_log(Batch((Row(0, 5),)).data + marker(1, 100).data + Batch((Row(2, 90),)).data)
     assert log.search_for_timestamp(50) == (100, 1, 0)
-    assert log.search_for_timestamp(50, skip_control=True) == (90, 2, 0)
-    assert log.search_for_timestamp(95, skip_control=True) is None
+    without_markers = SegmentSearch(lambda: log, 0, b"", b"", skip_control=True)
+    assert without_markers.find_from(0, 50, 0) == (90, 2, 0)
+    assert without_markers.find_from(0, 95, 0) is None
 
 
 def test_an_emptied_batch_is_stepped_over(open_log):

@@ -153,12 +153,6 @@ def test_a_harmed_byte_stops_recovery_unless_no_checksum_covers_it(rebuild, byte
     assert indexes.valid_bytes == (len(LOG) if byte in (12, 16) else 50 * SIZE)
 
 
-def test_without_checksums_only_the_frame_is_looked_at(rebuild):
-    harmed = bytearray(LOG)
-    harmed[50 * SIZE + 30] ^= 1
-    assert rebuild(bytes(harmed), verify_crc=False).valid_bytes == len(LOG)
-
-
 @pytest.mark.parametrize("tail", [b"\0", LOG[: SIZE - 1], bytes(10_000)])
 def test_a_torn_or_preallocated_tail_is_cut_without_a_reason(rebuild, tail):
     indexes = rebuild(LOG + tail)

@@ -198,7 +198,6 @@ COMMANDS = [
     ["migrate", "LOGS", "--topic", "up-1", "--in-place", "--yes", "--undo-dir", "LOGS"],
     ["migrate", "LOGS", "--in-place"],
     ["migrate", "LOGS", "--copy-to", "LOGS-2", "--samples", "0"],
-    ["migrate", "LOGS", "--resume"],
     ["reindex", "LOGS", "--dry-run", "--json"],
     ["reindex", "LOGS", "--in-place", "--yes", "--up-to-damage"],
     ["reindex", "LOGS/up-0", "--in-place", "--yes"],

@@ -162,7 +162,7 @@ def test_a_partition_that_is_gone_when_its_turn_comes_is_a_row_with_its_error(
 
 
 def test_predictions_are_those_of_predict_start(spark, broken):
-    found = rows(jobs.predict(spark, [*broken], "2.4"))
+    found = rows(jobs.predict_start(spark, [*broken], "2.4"))
     expected = list(predict_start([*broken], "2.4"))
     assert sorted((row["path"], row["outcome"], row["why"] or "") for row in found) == sorted(
         (str(each.path), each.outcome.value, each.why or "") for each in expected

@@ -305,7 +305,7 @@ def committed(cloud, tmp_path_factory):
     [
         (jobs.inventory, {}),
         (jobs.verify, {}),
-        (jobs.predict, {}),
+        (jobs.predict_start, {}),
         (jobs.compare, {"samples": 3}),
         (jobs.lag, {}),
         (jobs.latency, {}),

@@ -23,6 +23,7 @@ from kafkastore.changes.journal import Journal
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
 from kafkastore.cli.apply_plans import open_journal, resume_plan, undo_plan
 from kafkastore.cli.options.confirm import check_can_confirm, confirm
+from kafkastore.cli.options.on_spark import spark_option
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import (
@@ -164,14 +165,22 @@ def _describe_recovery(recovered: RecoveryArea) -> dict[str, Any]:
 @_AREAS
 @_ROOT
 @_TRUST
+@spark_option
 @verbose_option
 @json_option
 def resume_change(
-    areas: tuple[Path, ...], root: Path | None, trust_area: bool, verbose: bool, as_json: bool
+    areas: tuple[Path, ...],
+    root: Path | None,
+    trust_area: bool,
+    master: str | None,
+    verbose: bool,
+    as_json: bool,
 ) -> None:
     """Resume interrupted changes and undos."""
     for area in areas:
-        resume_plan(area, root=root, trust_area=trust_area, as_json=as_json, verbose=verbose)
+        resume_plan(
+            area, root=root, trust_area=trust_area, master=master, as_json=as_json, verbose=verbose
+        )
 
 
 @command.command("undo")

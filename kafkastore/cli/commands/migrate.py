@@ -12,13 +12,7 @@ from typing import NamedTuple
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.apply_plans import (
-    apply_plans,
-    list_unfinished,
-    make_plan,
-    resume_plan,
-    undo_plan,
-)
+from kafkastore.cli.apply_plans import apply_plans, make_plan
 from kafkastore.cli.options.change_options import (
     ChangeOptions,
     change_options,
@@ -32,7 +26,7 @@ from kafkastore.cli.options.mtimes import (
     write_mtimes,
 )
 from kafkastore.cli.options.on_spark import open_session
-from kafkastore.cli.options.selection import ANY_PATH, select
+from kafkastore.cli.options.selection import select
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_lines
@@ -60,11 +54,10 @@ from kafkastore.migration import (
     survey,
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
-from kafkastore.paths import refuse_remote
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 
 
-@store_command("spark", "verbose", paths_required=False)
+@store_command("spark", "verbose")
 @click.option(
     "--mode", type=click.Choice(MODES), default="auto", show_default=True,
     help="rebuild: from the records' timestamps. kip-33: one entry by modification time. empty: "
@@ -84,9 +77,6 @@ from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
     "answers; of many partitions, some.",
 )
 @change_options("migrate", copies_to_urls=True)
-@click.option("--resume", is_flag=True, help="Finish what was interrupted in PATH.")
-@click.option("--undo", "undo_area", type=ANY_PATH, metavar="AREA",
-              help="Put everything back that lies in this undo area.")
 def command(
     call: StoreCall,
     mode: Mode,
@@ -96,22 +86,12 @@ def command(
     save_mtimes: Path | None,
     samples: int,
     options: ChangeOptions,
-    resume: bool,
-    undo_area: Path | None,
 ) -> int:
     """Build time indexes for log directories of Kafka versions before 0.10.1.
 
     Log files and modification times stay as they are. Each index file is wholly old or wholly new
-    at any instant; what is replaced is kept, and --undo brings it back.
+    at any instant; what is replaced is kept, and kafkastore changes undo restores it.
     """
-    if undo_area is not None:
-        return undo_plan(undo_area, leave_changed=False, as_json=call.as_json)
-    if not call.paths:
-        raise click.UsageError("Missing argument 'PATH...'")
-    if resume:
-        if options.dry_run or options.copy_to is not None:
-            raise click.UsageError("--resume cannot be combined with --dry-run or --copy-to")
-        return _resume(call, options.undo_dir)
     options.check(call.paths)
     chosen = call.selection  # raises before anything is read or copied
     problems = Problems()
@@ -293,16 +273,3 @@ def _print_left_segments(left: Iterable[LeftSegment]) -> None:
     """Print how many segments stay without a time index, and why."""
     for reason, count in Counter(each.reason for each in left).items():
         print_text(f"not done: {format_count(count, 'segment')}: {reason}")
-
-
-def _resume(call: StoreCall, undo_dir: Path | None) -> int:
-    """Finish the interrupted plans of some directories."""
-    for path in call.paths:
-        refuse_remote(path)
-    for path in call.paths:
-        journals = list_unfinished(path, undo_dir)
-        if not journals:
-            print_note(f"nothing was interrupted in {path}")
-        for journal in journals:
-            resume_plan(journal.area, root=journal.root, as_json=call.as_json, master=call.master)
-    return 0

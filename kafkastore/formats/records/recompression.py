@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from kafkastore.errors import InvalidRecordError
 from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.records.record_builder import build_batch
 
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-def recompress(
-    batch: ReadableBuffer, codec: Codec, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-) -> bytes:
+def recompress(batch: ReadableBuffer, codec: Codec) -> bytes:
     """Return a record batch (magic 2) with its records compressed with another codec.
 
     The batch must have CreateTime and must not be a control batch. Offsets, records, leader epoch,
@@ -28,7 +25,7 @@ def recompress(
     broker's builder refuses its producer fields.
     """
     old = RecordBatch(batch)
-    records = old.records(max_decompressed_bytes=max_decompressed_bytes)
+    records = old.records()
     try:
         return build_batch(
             records,

@@ -12,7 +12,7 @@ from kafkastore.jobs.job import JobResults
 from kafkastore.jobs.lag import lag as lag_results
 from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.listing import list_logs as listing_results
-from kafkastore.jobs.predict import predict_start
+from kafkastore.jobs.predict import predict_start as predict_results
 from kafkastore.jobs.retention import retention as retention_results
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob
@@ -46,6 +46,11 @@ def _table_of(
     see ``docs/jobs.md``. What they do not give, such as the clock and committed offsets, the driver
     reads in this call.
 {rest.partition("    Returns")[0].rstrip()}
+
+    Returns
+    -------
+    DataFrame
+        Its columns are listed in ``docs/jobs.md``.
 """
     return made
 
@@ -53,7 +58,7 @@ def _table_of(
 failover = _table_of(failover_results)
 lag = _table_of(lag_results)
 list_logs = _table_of(listing_results)
-predict = _table_of(predict_start)
+predict_start = _table_of(predict_results)
 retention = _table_of(retention_results)
 
 
