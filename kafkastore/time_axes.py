@@ -90,8 +90,8 @@ def write_times(figure: Figure, axes: Axes) -> None:
 def time_ticks(first: int, last: int) -> tuple[list[int], str, str]:
     """Choose at most five round times between two, both inclusive.
 
-    Times are in ms since 1970. Also return the format of a tick (`strftime`), and of what all have in
-    common.
+    Times are in ms since 1970. Also return the format of a tick (`strftime`), and of what all have
+    in common.
 
     >>> time_ticks(1499999999999, 1500000180000)
     ([1500000000000, 1500000060000, 1500000120000, 1500000180000], '%H:%M', '%Y-%m-%d')

@@ -64,12 +64,22 @@ def watch(
 
     `progress` is called in this thread with the tasks done and the tasks known so far, and once
     more at the end. PySpark itself leaves jobs running after Ctrl-C, so the work gets a name by
-    which it is cancelled. Interrupts arrive in the main thread, which waits here.
+    which it is cancelled. Interrupts arrive in the main thread, which waits here; another one asks
+    Spark for its counts, because an interrupted call leaves Py4J's connection without its answer.
     """
     jobs = _ConnectJobs(spark) if is_connect(spark) else _ClassicJobs(spark)
     results: list[Result] = []
     errors: list[BaseException] = []
     is_done = threading.Event()
+    counts = 0, 0
+
+    def look() -> None:
+        nonlocal counts
+        is_last = False
+        while not is_last:
+            is_last = is_done.wait(SECONDS_BETWEEN_LOOKS)
+            with suppress(Exception):  # of Spark that has failed: the work raises it
+                counts = jobs.tasks_done()
 
     def run() -> None:
         try:
@@ -82,10 +92,13 @@ def watch(
 
     thread = jobs.thread(run)
     thread.start()
+    looking = threading.Thread(target=look, daemon=True)
+    if progress is not None:
+        looking.start()
     try:
         while not is_done.wait(SECONDS_BETWEEN_LOOKS):
             if progress is not None:
-                progress(*jobs.tasks_done())
+                progress(*counts)
     except BaseException:
         jobs.cancel()
         is_done.wait(SECONDS_TO_STOP)
@@ -96,7 +109,8 @@ def watch(
     if errors:
         raise errors[0]
     if progress is not None:
-        _, total = jobs.tasks_done()  # Spark updates its counts a little late
+        looking.join()
+        _, total = counts  # Spark updates what is done a little late
         progress(total, total)
     return results[0]
 

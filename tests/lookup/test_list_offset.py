@@ -85,7 +85,9 @@ def test_a_broker_tells_what_its_model_tells(rules, log, data):
                 if request > newest:
                     continue
                 wanted = broker_list_offset(log, timestamp, version, request, end=bound)
-                answer = told(found, timestamp, rules, request_version=request, high_watermark=bound)
+                answer = told(
+                    found, timestamp, rules, request_version=request, high_watermark=bound
+                )
                 assert answer == wanted, (timestamp, request)
             if newest > 1:
                 assert told(found, timestamp, rules, message_format_version="0.9.0") == (

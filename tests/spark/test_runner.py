@@ -23,6 +23,7 @@ from kafkastore.errors import (
 )
 from kafkastore.jobs.job import Job
 from kafkastore.runner import attempt
+from kafkastore.spark import watch as watching
 from kafkastore.spark.runner import (
     TASK_BYTES,
     JobError,
@@ -205,6 +206,21 @@ def test_an_interrupt_stops_the_jobs_at_once(spark):
     while tracker.getActiveStageIds():
         assert time.monotonic() - began < 300, "the job goes on"
         time.sleep(0.05)
+
+
+def test_the_thread_that_interrupts_arrive_in_asks_java_nothing(spark, monkeypatch):
+    """PySpark's handler would ask in the middle of the question, on the same connection."""
+    asking = set()
+    tasks_done = watching._ClassicJobs.tasks_done
+    monkeypatch.setattr(
+        watching._ClassicJobs, "tasks_done",
+        lambda jobs: asking.add(threading.current_thread()) or tasks_done(jobs),
+    )
+    seen = []
+    watch(spark, spark.range(3).count, lambda *counts: seen.append(counts))
+    assert threading.current_thread() not in asking
+    assert len(asking) == 1
+    assert seen[-1][0] == seen[-1][1] > 0
 
 
 def test_after_an_interrupt_the_session_writes_as_before(spark, tmp_path):
