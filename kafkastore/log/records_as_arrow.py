@@ -24,7 +24,7 @@ from kafkastore.formats.records.record_columns import (
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.log.range_scan import SMALL_RANGE, RangeScan
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, ScannedRun
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
@@ -112,12 +112,7 @@ def read(
     if reads_committed(isolation) and is_decided:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
-        last_stable_offset, aborted, broken = log.retry_if_changed(
-            lambda: find_committed(
-                log, start, end, verify=verify, until_broken=True, damage=damage
-            )
-        )
-        end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
+        end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:
         limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
@@ -132,49 +127,53 @@ def read(
         max_decompressed_bytes=whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
         **limits,
     )
-    arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
+    may_reach = None
+    # The timestamp of a record without one is -1.
+    if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+    most_records = end - start if limit is None else min(limit, end - start)
     scan = RangeScan(log, start, end, damage, known_end_offset=known_end_offset)
-    batches = _read(
-        scan, arrow_batches, start, end, start_timestamp, limit, aborted, verify, binary_view,
-        broken, indexes,
+    runs = scan.runs(
+        verify_crc=verify,
+        few=most_records < SMALL_RANGE,
+        mapped=binary_view,
+        room=record_columns.room,
+        is_wanted=may_reach,
     )
+    arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
+    batches = _decode(runs, scan, arrow_batches, aborted, broken)
     return pa.RecordBatchReader.from_batches(
         chosen, batches if limit is None else _first_rows(batches, limit)
     )
 
 
-def _read(
+def _find_committed(
+    log: LogView, start: int, end: int, damage: CorruptionHandler, *, verify: bool
+) -> tuple[int, AbortedBatches, CorruptionError | None]:
+    """Find the end of what is decided, the aborted batches before it, and why it ends."""
+    last_stable_offset, aborted, broken = log.retry_if_changed(
+        lambda: find_committed(log, start, end, verify=verify, until_broken=True, damage=damage)
+    )
+    return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
+
+
+def _decode(
+    runs: Iterator[ScannedRun],
     scan: RangeScan,
     arrow: _ArrowBatches,
-    start: int,
-    end: int,
-    start_timestamp: int | None,
-    limit: int | None,
     aborted: AbortedBatches | None,
-    verify: bool,
-    binary_view: bool,
     broken: CorruptionError | None,
-    indexes: Indexes,
 ) -> Iterator[pa.RecordBatch]:
-    columns, may_reach = arrow.columns, None
-    # The timestamp of a record without one is -1.
-    if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
-        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
-    most_records = end - start if limit is None else min(limit, end - start)
+    """Yield the records of the batches of a scan that are not aborted."""
+    start = scan.first_offset
     try:
-        for scanned in scan.runs(
-            verify_crc=verify,
-            few=most_records < SMALL_RANGE,
-            mapped=binary_view,
-            room=columns.room,
-            is_wanted=may_reach,
-        ):
+        for scanned in runs:
             headers = scanned.headers
             if scan.first_offset > start:
                 headers = headers[headers["last_offset"] >= scan.first_offset]
             if aborted is not None:
                 headers = headers[~aborted.of(headers)]
-            for is_full in scanned.of(headers).decode(columns):
+            for is_full in scanned.of(headers).decode(arrow.columns):
                 if is_full:
                     yield from arrow.take()
     except (KafkaStoreError, OSError):
