@@ -150,7 +150,7 @@ def read(
 def _find_committed(
     log: LogView, start: int, end: int, damage: CorruptionHandler, *, verify: bool
 ) -> tuple[int, AbortedBatches, CorruptionError | None]:
-    """Find the end of what is decided, the aborted batches before it, and why it ends."""
+    """Find the end of decided offsets, the aborted batches, and what is corrupt."""
     last_stable_offset, aborted, broken = log.retry_if_changed(
         lambda: find_committed(log, start, end, verify=verify, until_broken=True, damage=damage)
     )
