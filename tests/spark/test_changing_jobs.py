@@ -148,6 +148,22 @@ def test_a_partition_that_fails_is_a_row_and_is_finished_by_resume(spark, logs, 
     assert {row["error"] for row in resumed.values()} == {None}
 
 
+@pytest.mark.parametrize("options", [[], ["--spark", "local[2]"]], ids=["here", "spark"])
+def test_the_command_resumes_what_a_job_began(spark, logs, twin, options):
+    plan = migration.plan(migration.survey(logs))
+    stuck = next(each for each in plan.changes if each.path.startswith("up-0/"))
+    in_the_way = temporary_file(logs / stuck.path, plan.id)
+    in_the_way.mkdir()
+    changing.migrate(spark, logs).count()
+    in_the_way.rmdir()
+    (journal,) = find_journals(logs)
+    assert not journal.is_finished
+    line = ["changes", "resume", str(journal.area), *options]
+    assert CliRunner().invoke(cli, line, prog_name="kafkastore").exit_code == 0
+    kafkastore.apply(migration.plan(migration.survey(twin)))
+    assert contents(logs) == contents(twin)
+
+
 def test_what_is_not_begun_because_an_earlier_plan_fails_again_says_so(spark, logs):
     plan = migration.plan(migration.survey(logs, partitions=["up-0"]))
     in_the_way = temporary_file(logs / plan.changes[0].path, plan.id)
