@@ -21,6 +21,7 @@ from use_cases.stores import commit, record, written
 import kafkastore
 from kafkastore.errors import CorruptBatchError, CorruptIndexError, CorruptionError
 from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
+from kafkastore.jobs.listing import list_logs
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
 from kafkastore.spark.source.options import TABLES
@@ -116,7 +117,7 @@ def segment_rows(log):
         )
         yield (
             log.topic, log.partition, str(segment.log_path), segment.base_offset,
-            segment.next_offset, segment.is_active, instant(first),
+            None if segment.end_error else segment.next_offset, segment.is_active, instant(first),
             instant(largest), instant(segment.last_modified_ms),
             segment.size, *sizes,
         )
@@ -318,6 +319,53 @@ def test_a_first_batch_that_cannot_be_read_has_no_time(golden, writable_copy):
         columns="size,first_timestamp",
     )
     assert rows[0] == (None, path.stat().st_size)
+
+
+def listed_segments(path):
+    """The rows of `list_logs`, with the columns and timestamps of the table; the errors."""
+    names = SCHEMAS["segments"].names
+    times = {each.name for each in SCHEMAS["segments"] if pa.types.is_timestamp(each.type)}
+    rows, errors = [], []
+    for listing in list_logs(path, segments=True):
+        errors += [] if listing.error is None else [listing.error]
+        for row in listing.rows:
+            if row["kind"] == "segment":
+                shown = row | {name: instant(row[name]) for name in times}
+                rows.append(tuple(shown[name] for name in names))
+    return rows, errors
+
+
+@pytest.mark.parametrize(
+    ("harm", "hidden"),
+    [
+        ("a batch in the middle", {"largest_timestamp"}),  # the offset index leads past it
+        ("the first batch", {"first_timestamp", "largest_timestamp"}),
+        ("all", {"first_timestamp", "largest_timestamp", "next_offset"}),
+    ],
+)
+def test_a_corrupt_segment_has_the_row_that_list_logs_gives_it(broken, caplog, harm, hidden):
+    copy, path, position = broken
+    if harm != "a batch in the middle":
+        position, data = 0, path.read_bytes()
+        harmed = b"\xff" * len(data) if harm == "all" else data[:8] + bytes(4) + data[12:]
+        path.write_bytes(harmed)
+    rows, (error,) = listed_segments(copy)
+    assert (error.path, error.position) == (path, position)
+    assert read(copy, "segments", onCorrupt="skip") == rows
+    assert str(error) in caplog.text
+    (row,) = (row for row in rows if row[2] == str(path))
+    nulls = {name for name, value in zip(SCHEMAS["segments"].names, row, strict=True)
+             if value is None}
+    assert nulls - {"timeindex"} == hidden
+    with pytest.raises(CorruptionError) as caught:
+        read(copy, "segments")
+    assert (caught.value.path, caught.value.position) == (path, position)
+
+
+@pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.0.1", "2.4.0"], answers="answers")
+def test_segments_of_real_directories_are_those_of_list_logs(golden_case):
+    rows, _ = listed_segments(golden_case.logs)
+    assert read(golden_case.logs, "segments", onCorrupt="skip") == rows
 
 
 def test_a_transaction_index_of_an_unknown_version(golden, writable_copy):

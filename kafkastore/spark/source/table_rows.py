@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,7 @@ from kafkastore.formats.records.control_records import ControlRecordType, first_
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.group_metadata import NO_LEADER_EPOCH
-from kafkastore.jobs.listing import size_of
-from kafkastore.log.batch_reading import first_timestamp
+from kafkastore.jobs.listing import describe_segment
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.range_scan import RangeScan
@@ -152,21 +152,23 @@ def _control_types(
 def of_segments(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the output of ``kafkastore ls --segments``.
+    """Yield segments as `describe_segment` does.
 
-    Offsets and times are only looked up if requested. `on_corrupt` decides whether corrupt bytes
-    are an error; otherwise a time that depends on them is null, and the next offset is the one
-    after the last batch before them.
+    `on_corrupt` decides whether corrupt bytes are an error; otherwise a value that they hide is
+    null.
     """
     log = segments.log
 
-    def rows() -> list[dict[str, Any]]:
-        return [
-            _segment_row(log, segment, segments, names, options)
-            for segment in log.segments_between(segments.start_offset, segments.end_offset)
-        ]
+    def describe(segment: LogSegment) -> dict[str, Any]:
+        row, error = describe_segment(log, segment, names, segments.log_start_offset)
+        if error is not None and options.on_corrupt == "raise":
+            raise error
+        if error is not None:
+            warn(segments.path, error)
+        return row
 
-    found = log.retry_if_changed(rows)
+    asked = partial(log.segments_between, segments.start_offset, segments.end_offset)
+    found = log.retry_if_changed(lambda: list(map(describe, asked())))
     columns: Columns = {}
     for name in names:
         values = [row[name] for row in found]
@@ -175,52 +177,6 @@ def of_segments(
         else:
             columns[name] = pa.array(values)
     yield columns
-
-
-def _segment_row(
-    log: PartitionLog,
-    segment: LogSegment,
-    segments: SegmentRange,
-    names: Collection[str],
-    options: ReadOptions,
-) -> dict[str, Any]:
-    met: list[CorruptionError] = []
-
-    def meet(error: CorruptionError) -> None:
-        if options.on_corrupt == "raise":
-            raise error
-        met.append(error)
-
-    def unless_corrupt(ask: Callable[[], int | None]) -> int | None:
-        try:
-            return ask()
-        except CorruptionError as error:
-            meet(error)
-            return None
-
-    def next_offset() -> int:
-        if (error := segment.end_error) is not None:
-            meet(error)
-        return segment.next_offset
-
-    start = max(segment.base_offset, segments.log_start_offset)
-    told: dict[str, Callable[[], Any]] = {
-        "path": lambda: str(segment.log_path),
-        "next_offset": next_offset,
-        "first_timestamp": lambda: unless_corrupt(
-            lambda: first_timestamp(log, start, segment.next_base_offset)
-        ),
-        "largest_timestamp": lambda: unless_corrupt(
-            lambda: segment.largest_record_timestamp("trust")
-        ),
-        "modified": lambda: segment.last_modified_ms,
-        "index": lambda: size_of(segment.offset_index_path),
-        "timeindex": lambda: size_of(segment.time_index_path),
-    }
-    row = {name: told[name]() if name in told else getattr(segment, name) for name in names}
-    for error in met[:1]:
-        warn(segments.path, error)
-    return row
 
 
 # ---------------------------------------------------------------- entries of indexes
