@@ -1,4 +1,5 @@
 """Tables beside the records hold what kafkastore's own functions say of the same directories."""
+import json
 import pickle
 import re
 from functools import partial
@@ -6,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row
+from models.record_format import Batch, Row, emptied
 from models.record_strategies import bounded, logs
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,6 +21,7 @@ from spark.refused_options import option_refused
 from use_cases.stores import commit, record, written
 
 import kafkastore
+from kafkastore.cli.command_list import cli
 from kafkastore.errors import CorruptBatchError, CorruptIndexError, CorruptionError
 from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
 from kafkastore.jobs.listing import list_logs
@@ -196,6 +199,46 @@ def test_tables_hold_what_kafkastore_says_of_real_directories(golden_case):
     else:
         with pytest.raises(NoCommittedOffsetsError):
             read(path, "committed_offsets")
+
+
+def dumped_batches(path):
+    """What ``dump`` prints of all logs, with the columns and timestamps of the table."""
+    names = SCHEMAS["batches"].names
+    for log in kafkastore.open(path):
+        for segment in log.segments:
+            ran = CliRunner().invoke(cli, ["dump", str(segment.log_path), "--json"])
+            assert ran.exit_code == 0
+            for line in ran.stdout.splitlines():
+                row = json.loads(line)
+                assert list(row) == ["kind", "file", *names[3:]]
+                if row["last_offset"] >= log.log_start_offset:
+                    for name in ("max_timestamp", "delete_horizon"):
+                        row[name] = instant(row[name])
+                    row |= log.topic_partition._asdict() | {"segment": segment.base_offset}
+                    yield tuple(row[name] for name in names)
+
+
+@pytest.mark.golden_cases(
+    names=["codecs", "transactions", "compacted*", "upgrade", "kraft-metadata", "log-append-time"],
+    versions=["0.8.2.2", "0.10.0.1", "2.4.0", "3.9.1"], answers="answers",
+)
+def test_a_batch_of_a_real_directory_is_the_row_that_dump_prints(golden_case):
+    assert read(golden_case.logs, "batches") == list(dumped_batches(golden_case.logs))
+
+
+def test_a_batch_with_odd_fields_is_the_row_that_dump_prints(tmp_path):
+    row = Row(0, 1_500_000_000_000, b"k", b"v")
+    odd = [
+        Batch((row,), delete_horizon=1_600_000_000_000),
+        Batch((row._replace(offset=1, key=b"\0\0\0\x63", value=b""),), is_control=True),
+        emptied(2, 3, -1),
+    ]
+    root = Log((Segment(0, tuple(odd)),)).write(tmp_path / "logs")
+    rows = read(root, "batches")
+    assert rows == list(dumped_batches(root))
+    of = SCHEMAS["batches"].names.index
+    assert [row[of("delete_horizon")] for row in rows] == [instant(1_600_000_000_000), None, None]
+    assert [row[of("control_type")] for row in rows] == [None, "99", None]
 
 
 @pytest.mark.parametrize(

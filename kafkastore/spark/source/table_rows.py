@@ -1,7 +1,7 @@
 """The rows, as columns, of a partition's tables except the records."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,22 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.errors import CorruptIndexError, CorruptionError
+from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.index_format import offset_index, time_index
-from kafkastore.formats.records import batch_header
-from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
-from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.group_metadata import NO_LEADER_EPOCH
 from kafkastore.jobs.listing import describe_segment
+from kafkastore.log.batch_columns import BatchColumn, batch_columns
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.paths import open_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
@@ -41,11 +37,6 @@ Columns = dict[str, pa.Array]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LARGEST_MS = INT64_MAX // 1000
-_CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
-_TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
-_NAMED = {int(codec): codec.name.lower() for codec in Codec}
-_CODECS = pa.array([_NAMED.get(code, f"unknown ({code})") for code in range(_CODEC_MASK + 1)])
-_TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime", "NoTimestampType"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,69 +72,22 @@ def of_batches(
         if following > segments.end_offset:
             is_asked &= headers["last_offset"] < segments.end_offset
         skipped.report()
-        yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
+        rows = np.flatnonzero(is_asked)
+        made = batch_columns(run, rows, [name for name in names if name != "segment"])
+        columns = {name: _as_arrow(name, each) for name, each in made.items()}
+        if "segment" in names:
+            columns["segment"] = pa.repeat(segment.base_offset, len(rows))
+        yield columns
     skipped.report()
 
 
-def _checked(run: BatchRun) -> NDArray[np.int8]:
-    """Compute the checksums of a run without raising an error for a wrong one."""
-    headers = run.headers.copy()
-    batch_header.scan(run.data, run.position, headers, verify_crc=True)
-    checked: NDArray[np.int8] = headers["crc_valid"]
-    return checked
-
-
-def _batch_columns(
-    segment: LogSegment, run: BatchRun, rows: NDArray[np.intp], names: Collection[str]
-) -> Columns:
-    """Return columns from some headers of a run."""
-    headers = run.headers[rows]  # a copy, because the run's memory is reused
-    attributes = headers["attributes"].astype(np.int32)
-    is_v2 = headers["magic"] == 2
-    is_wrapper = ~is_v2 & (attributes & _CODEC_MASK > 0)
-    has_producer = headers["producer_id"] >= 0
-    is_control = is_v2 & (attributes & _CONTROL > 0)
-    kinds = np.where(headers["magic"] == 0, 2, (attributes & _LOG_APPEND_TIME) >> 3)
-    horizon = np.where(
-        is_v2 & (attributes & _DELETE_HORIZON > 0), headers["base_timestamp"], -1
-    )
-    made: dict[str, Callable[[], pa.Array]] = {
-        "segment": lambda: pa.repeat(segment.base_offset, len(rows)),
-        "base_offset": lambda: numbers(headers["base_offset"], ~is_wrapper),
-        "codec": lambda: _CODECS.take(pa.array(attributes & _CODEC_MASK)),
-        "count": lambda: numbers(headers["count"], ~is_wrapper),
-        "max_timestamp": lambda: timestamps(headers["max_timestamp"]),
-        "timestamp_type": lambda: _TIMESTAMP_TYPES.take(pa.array(kinds)),
-        "leader_epoch": lambda: numbers(headers["leader_epoch"], headers["leader_epoch"] >= 0),
-        "producer_id": lambda: numbers(headers["producer_id"], has_producer),
-        "producer_epoch": lambda: numbers(headers["producer_epoch"], has_producer),
-        "base_sequence": lambda: numbers(headers["base_sequence"], has_producer),
-        "is_transactional": lambda: pa.array(is_v2 & (attributes & _TRANSACTIONAL > 0)),
-        "is_control": lambda: pa.array(is_control),
-        "control_type": lambda: _control_types(run, rows, is_control),
-        "delete_horizon": lambda: timestamps(horizon),
-        "crc_valid": lambda: pa.array(_checked(run)[rows] == 1),
-    }
-    return {
-        name: made[name]() if name in made else numbers(headers[name])
-        for name in names
-    }
-
-
-def _control_types(
-    run: BatchRun, rows: NDArray[np.intp], is_control: NDArray[np.bool_]
-) -> pa.Array:
-    """Return the types of control batches; null if a batch does not have one."""
-    types = np.full(len(rows), None, object)
-    for row in np.flatnonzero(is_control):
-        try:
-            record = first_control_record(RecordBatch(run.batch(int(rows[row]))))
-        except CorruptionError:
-            continue
-        if record is not None:
-            kind = record.type
-            types[row] = kind.name if isinstance(kind, ControlRecordType) else str(kind)
-    return pa.array(types, pa.string())
+def _as_arrow(name: str, column: BatchColumn) -> pa.Array:
+    values, is_known, texts = column
+    if texts is not None:
+        return pa.array(texts).take(pa.array(values))
+    if name in ("max_timestamp", "delete_horizon"):
+        return timestamps(values if is_known is None else np.where(is_known, values, -1))
+    return numbers(values, is_known)
 
 
 # ---------------------------------------------------------------- segments
