@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.paths import describe_error, name_url
+from kafkastore.paths import describe_error
 from kafkastore.runner import Failed, Runner, attempt, run_here
 from kafkastore.store.log_store import AnyPartition, LogStore
 from kafkastore.store.partition_path import Copies, PartitionPath, list_copies, weight
@@ -73,10 +73,13 @@ class Job(ABC, Generic[ItemT, ResultT]):
             for row in self.rows(self.run(item)):
                 yield {**place, **row}
         except Exception as error:
-            name_url(error)
-            is_ours = isinstance(error, KafkaStoreError | OSError)
-            what = describe_error(error) if is_ours else f"{type(error).__name__}: {error}"
-            yield {**place, "error": what}
+            yield self.failure_row(item, error)
+
+    def failure_row(self, item: ItemT, error: Exception) -> Row:
+        """Return the row of an item's error."""
+        is_ours = isinstance(error, KafkaStoreError | OSError)
+        what = describe_error(error) if is_ours else f"{type(error).__name__}: {error}"
+        return {**self.place(item), "error": what}
 
 
 class JobResults(Iterator[ResultT], Generic[ItemT, ResultT]):
