@@ -13,6 +13,7 @@ from kafkastore.jobs.job import Job, PartitionJob, Row, columns_of
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.paths import describe_error
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
@@ -147,7 +148,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
             compared = compare_columns(log, item.times, now=self.now)
             kip_33 = log.offsets_for_timestamps(compared["asked_timestamp"], "kip-33")
         except FAILURES as failure:
-            return PartitionAnswers(item.place, (), str(failure))
+            return PartitionAnswers(item.place, (), describe_error(failure))
         rows = zip(comparison_rows(compared), kip_33["offset"].tolist(), strict=True)
         answers = (AnswerRow(**row, kip_33=_or_none(offset)) for row, offset in rows)
         return PartitionAnswers(item.place, tuple(answers), None)
