@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import whole_number
-from kafkastore.jobs.job import Job, PartitionJob, Row, columns_of
+from kafkastore.jobs.job import (
+    Job,
+    PartitionJob,
+    Row,
+    columns_of,
+    skipped_column,
+    skipped_rows,
+)
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
@@ -51,9 +58,10 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
-        """Return the columns of one time."""
+        """Return the columns of one time, and the bytes skipped in its partition."""
         known = ("topic", "partition")
-        return [(each.name, each.type) for each in comparison_schema() if each.name not in known]
+        columns = [(each.name, each.type) for each in comparison_schema() if each.name not in known]
+        return [*columns, skipped_column()]
 
     def run(self, item: Copies) -> ComparedPartition:
         """Look up the times in one partition."""
@@ -85,7 +93,9 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
     def rows(self, result: ComparedPartition) -> Iterator[Row]:
         """Yield a row for each time."""
-        return comparison_rows(result.compared)
+        skipped = skipped_rows(result.skipped)
+        for row in comparison_rows(result.compared):
+            yield {**row, "skipped": skipped}
 
 
 def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
