@@ -9,10 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import whole_number
-from kafkastore.jobs.job import Job, PartitionJob, Row, columns_of
+from kafkastore.jobs.job import (
+    Job,
+    PartitionJob,
+    Row,
+    columns_of,
+    skipped_column,
+    skipped_rows,
+)
 from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.paths import describe_error
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
@@ -50,9 +58,10 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
-        """Return the columns of one time."""
+        """Return the columns of one time, and the bytes skipped in its partition."""
         known = ("topic", "partition")
-        return [(each.name, each.type) for each in comparison_schema() if each.name not in known]
+        columns = [(each.name, each.type) for each in comparison_schema() if each.name not in known]
+        return [*columns, skipped_column()]
 
     def run(self, item: Copies) -> ComparedPartition:
         """Look up the times in one partition."""
@@ -84,7 +93,9 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
     def rows(self, result: ComparedPartition) -> Iterator[Row]:
         """Yield a row for each time."""
-        return comparison_rows(result.compared)
+        skipped = skipped_rows(result.skipped)
+        for row in comparison_rows(result.compared):
+            yield {**row, "skipped": skipped}
 
 
 def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
@@ -147,7 +158,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
             compared = compare_columns(log, item.times, now=self.now)
             kip_33 = log.offsets_for_timestamps(compared["asked_timestamp"], "kip-33")
         except FAILURES as failure:
-            return PartitionAnswers(item.place, (), str(failure))
+            return PartitionAnswers(item.place, (), describe_error(failure))
         rows = zip(comparison_rows(compared), kip_33["offset"].tolist(), strict=True)
         answers = (AnswerRow(**row, kip_33=_or_none(offset)) for row, offset in rows)
         return PartitionAnswers(item.place, tuple(answers), None)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.jobs.job import PartitionJob, Row
+from kafkastore.paths import describe_error
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.store.sample_times import sample_times
@@ -58,6 +59,14 @@ class PartitionInventory(NamedTuple):
     error: str | None
     times: tuple[int, ...] = ()
 
+    def bounds(self) -> Row:
+        """Return the columns of the partition that the rows of its segments share."""
+        return {
+            "log_start_offset": self.log_start_offset,
+            "log_end_offset": self.log_end_offset,
+            "readable_end": self.readable_end,
+        }
+
 
 @dataclass(frozen=True)
 class InventoryJob(PartitionJob[PartitionInventory]):
@@ -96,7 +105,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
                 times = sample_times(log, self.spread_times, others, modified)
         except FAILURES as failure:
             log_end_offset = readable_end = reading.next_offset
-            error = str(failure)
+            error = describe_error(failure)
         return PartitionInventory(
             item[0],
             reading.segments(),
@@ -111,15 +120,11 @@ class InventoryJob(PartitionJob[PartitionInventory]):
 
     def rows(self, result: PartitionInventory) -> Iterator[Row]:
         """Yield a row for each segment; one for an error, or if there are no segments."""
-        of_partition = {
-            "log_start_offset": result.log_start_offset,
-            "log_end_offset": result.log_end_offset,
-            "readable_end": result.readable_end,
-        }
+        bounds = result.bounds()
         for segment in result.segments:
-            yield of_partition | segment._asdict()
+            yield {**bounds, **segment._asdict()}
         if result.error is not None or not result.segments:
-            yield of_partition | {"error": result.error}
+            yield {**bounds, "error": result.error}
 
 
 class _Reading:

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.paths import describe_error, name_url
+from kafkastore.log.damage import SkippedBytes
+from kafkastore.paths import describe_error
 from kafkastore.runner import Failed, Runner, attempt, run_here
 from kafkastore.store.log_store import AnyPartition, LogStore
 from kafkastore.store.partition_path import Copies, PartitionPath, list_copies, weight
@@ -73,10 +74,13 @@ class Job(ABC, Generic[ItemT, ResultT]):
             for row in self.rows(self.run(item)):
                 yield {**place, **row}
         except Exception as error:
-            name_url(error)
-            is_ours = isinstance(error, KafkaStoreError | OSError)
-            what = describe_error(error) if is_ours else f"{type(error).__name__}: {error}"
-            yield {**place, "error": what}
+            yield self.failure_row(item, error)
+
+    def failure_row(self, item: ItemT, error: Exception) -> Row:
+        """Return the row of an item's error."""
+        is_ours = isinstance(error, KafkaStoreError | OSError)
+        what = describe_error(error) if is_ours else f"{type(error).__name__}: {error}"
+        return {**self.place(item), "error": what}
 
 
 class JobResults(Iterator[ResultT], Generic[ItemT, ResultT]):
@@ -141,6 +145,21 @@ def path_fields() -> list[tuple[str, pa.DataType]]:
         ("partition", pa.int32()),
         ("path", pa.string()),
     ]
+
+
+def skipped_column() -> tuple[str, pa.DataType]:
+    """Return the column of the corrupt bytes that were skipped; see `skipped_rows`."""
+    import pyarrow as pa
+
+    number, text = pa.int64(), pa.string()
+    types = {"path": text, "reason": text}
+    fields = [(name, types.get(name, number)) for name in SkippedBytes._fields]
+    return "skipped", pa.list_(pa.struct(fields))
+
+
+def skipped_rows(skipped: Iterable[SkippedBytes]) -> list[Row]:
+    """Return the value of the column `skipped`: a list, which may be empty."""
+    return [each._asdict() | {"path": str(each.path)} for each in skipped]
 
 
 def table_schema(columns: Iterable[tuple[str, pa.DataType]]) -> pa.Schema:

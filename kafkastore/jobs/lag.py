@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
-from kafkastore.jobs.job import Job, JobResults, Row
+from kafkastore.jobs.job import Job, JobResults, Row, skipped_column, skipped_rows
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
@@ -54,6 +54,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
             ("first_unread_timestamp", number),
             ("newest_unread_timestamp", number),
             ("now", number),
+            skipped_column(),
         ]
 
     def run(self, item: GroupPosition) -> PartitionLag:
@@ -89,6 +90,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
             "first_unread_timestamp": None if unread is None else unread.first_timestamp,
             "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
             "now": result.now,
+            "skipped": skipped_rows(result.skipped),
         }
 
     def place(self, item: GroupPosition) -> Row:

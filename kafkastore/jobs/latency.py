@@ -1,15 +1,13 @@
 """The time that records take from their creation to the broker's log."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkastore.arguments import check_collection
 from kafkastore.errors import ArgumentValueError
-from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.job import Job, Row, columns_of
+from kafkastore.jobs.job import Job, Row, columns_of, skipped_column, skipped_rows
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.runner import run_here
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
@@ -55,7 +53,7 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
     @staticmethod
     def items(
         store: LogStore,
-        partitions: Iterable[TopicPartition],
+        partitions: Iterable[AnyPartition] | None = None,
         created_in: LogStore | None = None,
         *,
         is_weighed: bool = True,
@@ -68,7 +66,7 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
                 if created_in is None
                 else find_copies(created_in, each, is_weighed=is_weighed),
             )
-            for each in partitions
+            for each in store.chosen(partitions)
         ]
 
     @staticmethod
@@ -81,7 +79,11 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
             "records", "unknown_records", "create_time_batches", "negative_records", *PERCENTILES,
             "max_ms",
         )
-        return [*((name, pa.int64()) for name in numbers), ("histogram", pa.list_(counted))]
+        return [
+            *((name, pa.int64()) for name in numbers),
+            ("histogram", pa.list_(counted)),
+            skipped_column(),
+        ]
 
     def run(self, item: MeasuredPartition) -> Latency:
         """Measure one partition."""
@@ -109,8 +111,8 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
         return weight(item.copies) + weight(item.created_in)
 
 
-def latency_row(found: Latency) -> dict[str, int | None]:
-    """Return the numbers of a partition's or of a topic's latency."""
+def latency_row(found: Latency) -> Row:
+    """Return the row of a partition's or of a topic's latency, without the histogram."""
     return {
         "records": found.records,
         "unknown_records": found.unknown_records,
@@ -118,12 +120,18 @@ def latency_row(found: Latency) -> dict[str, int | None]:
         "negative_records": found.negative_records,
         **{name: found.percentile(percent) for name, percent in PERCENTILES.items()},
         "max_ms": found.largest,
+        "skipped": skipped_rows(found.skipped),
     }
+
+
+def by_topic(measured: Iterable[tuple[MeasuredPartition, Latency]]) -> Iterator[Latency]:
+    """Combine the successive partitions of each topic."""
+    for topic, group in groupby(measured, key=lambda pair: pair[0].topic):
+        yield combined(topic, (each for _, each in group))
 
 
 def latency(
     path: Paths,
-    topics: Sequence[str] = (),
     *,
     partitions: Collection[AnyPartition] | None = None,
     create_time_header: str | None = None,
@@ -136,8 +144,6 @@ def latency(
     ----------
     path : path-like, LogStore or list of these
         Log directories or partition directories of one broker; every batch is read.
-    topics : sequence of str
-        Measure only these topics; all of the store if empty.
     partitions : collection, optional
         Measure only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     create_time_header : str, optional
@@ -165,14 +171,7 @@ def latency(
     Memory: about 16 bytes for each distinct latency in ms, and a few times that during sorting; it
     does not grow with the number of records.
     """
-    check_collection("topics", topics)
-    store = open_paths(path)
     other = None if created_in is None else open_paths(created_in)
     job = LatencyJob(create_time_header, other is not None, on_corrupt)
-    chosen = [
-        each for each in store.chosen(partitions) if not topics or each.topic in topics
-    ]
-    items = job.items(store, chosen, other, is_weighed=False)
-    measured = zip(items, job.results(items, run_here), strict=True)
-    for topic, group in groupby(measured, key=lambda pair: pair[0].topic):
-        yield combined(topic, (each for _, each in group))
+    items = job.items(open_paths(path), partitions, other, is_weighed=False)
+    yield from by_topic(zip(items, job.results(items, run_here), strict=True))

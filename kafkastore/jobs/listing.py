@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _Row = dict[str, Any]
 
+#: The columns of a segment that are known without opening a file, and the others.
+_OF_FILES = ("path", "base_offset", "is_active", "size", "modified", "index", "timeindex")
+_OF_LOGS = ("first_timestamp", "largest_timestamp", "next_offset")
+
 
 class PartitionListing(NamedTuple):
     """The rows of one partition, and the first error in its log, or None."""
@@ -145,42 +149,53 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
 
 def _segments(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionError | None]:
     """Describe the segments of a partition, and the first error in them."""
-    described = [_segment(log, segment, quick) for segment in log.segments]
-    errors = (error for _, error in described if error is not None)
-    return [row for row, _ in described], next(errors, None)
+    names = _OF_FILES if quick else (*_OF_FILES, *_OF_LOGS)
+    rows, first = [], None
+    for segment in log.segments:
+        row, error = describe_segment(log, segment, names)
+        place = {"kind": "segment", "topic": log.topic, "partition": log.partition}
+        rows.append(place | row)
+        first = first or error
+    return rows, first
 
 
-def _segment(
-    log: PartitionLog, segment: LogSegment, quick: bool
+def describe_segment(
+    log: PartitionLog, segment: LogSegment, names: Collection[str], start_offset: int = 0
 ) -> tuple[_Row, CorruptionError | None]:
-    """Describe a segment; also return the first error found in it."""
-    row: _Row = {
-        "kind": "segment",
-        "topic": log.topic,
-        "partition": log.partition,
-        "path": str(segment.log_path),
-        "base_offset": segment.base_offset,
-        "is_active": segment.is_active,
-        "size": segment.size,
-        "modified": segment.last_modified_ms,
-        "index": size_of(segment.offset_index_path),
-        "timeindex": size_of(segment.time_index_path),
+    """Describe a segment by the columns in `names`; only what they need is read.
+
+    A value that corrupt bytes hide is None, and the first error of these is returned too. The first
+    timestamp is that of the first batch at or after `start_offset` and the log start.
+    """
+    columns: dict[str, Callable[[], Any]] = {
+        "path": lambda: str(segment.log_path),
+        "base_offset": lambda: segment.base_offset,
+        "is_active": lambda: segment.is_active,
+        "size": lambda: segment.size,
+        "modified": lambda: segment.last_modified_ms,
+        "index": lambda: size_of(segment.offset_index_path),
+        "timeindex": lambda: size_of(segment.time_index_path),
+        "first_timestamp": lambda: first_timestamp(
+            log, max(segment.base_offset, start_offset), segment.next_base_offset
+        ),
+        "largest_timestamp": lambda: segment.largest_record_timestamp("trust"),
+        "next_offset": lambda: _next_offset(segment),
     }
-    error = None
-    if not quick:
-        base, following = segment.base_offset, segment.next_base_offset
-        first, error = _known(lambda: first_timestamp(log, base, following))
-        largest, in_batches = _known(lambda: _largest_timestamp([segment]))
-        error = error or in_batches or segment.end_error
-        row |= {
-            "next_offset": segment.next_offset if segment.end_error is None else None,
-            "first_timestamp": first,
-            "largest_timestamp": largest,
-        }
-    return row, error
+    row, first = _Row(), None
+    for name, read in columns.items():
+        if name in names:
+            row[name], error = _known(read)
+            first = first or error
+    return row, first
 
 
-def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError | None]:
+def _next_offset(segment: LogSegment) -> int:
+    if segment.end_error is not None:
+        raise segment.end_error
+    return segment.next_offset
+
+
+def _known(read: Callable[[], Any]) -> tuple[Any, CorruptionError | None]:
     """Read a value from a log, or return the corruption error."""
     try:
         return read(), None
@@ -190,14 +205,7 @@ def _known(read: Callable[[], int | None]) -> tuple[int | None, CorruptionError 
 
 def _largest_timestamp(segments: Sequence[LogSegment]) -> int | None:
     """Return the largest timestamp of segments, by trusted time indexes."""
-    found = []
-    for segment in segments:
-        largest = segment.largest_timestamp_by_index
-        if largest is None:
-            if segment.summary.error is not None:
-                raise segment.summary.error
-            largest = segment.summary.largest_record_timestamp
-        found.append(largest)
+    found = [segment.largest_record_timestamp("trust") for segment in segments]
     return max((each for each in found if each is not None), default=None)
 
 

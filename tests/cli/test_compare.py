@@ -25,6 +25,7 @@ def test_each_time_has_three_answers_and_what_the_legacy_one_costs(
     assert row == {
         "topic": "up", "partition": 1, "asked_timestamp": 1500000083000, "legacy": 44,
         "broker": 11, "correct": 11, "redelivered": 0, "missed": 33,
+        "skipped": [],
     }
     ran = run("compare", sample_root, "--topic", "up-1", *AT)
     assert ran.out.splitlines()[-2].split()[2:] == ["44", "11", "11", "0", "33"]

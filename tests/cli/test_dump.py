@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from cli.running import Run
 
-from kafkastore.cli.dump.log import TIMESTAMP_TYPE_NAMES
+from kafkastore.log.batch_columns import TIMESTAMP_TYPE_NAMES
 
 
 def files_of(golden_case: Any, suffix: str) -> list[tuple[Path, Any]]:

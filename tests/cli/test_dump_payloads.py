@@ -67,7 +67,7 @@ def test_every_field_of_a_batch_and_of_its_records_is_shown(run: Run, written: W
         "codec": "gzip", "count": 2, "max_timestamp": 1_500_000_000_005,
         "timestamp_type": "CreateTime", "leader_epoch": 3, "producer_id": 42, "producer_epoch": 5,
         "base_sequence": 13, "is_transactional": True, "is_control": False, "control_type": None,
-        "delete_horizon_ms": None, "crc_valid": True,
+        "delete_horizon": None, "crc_valid": True,
     }
     assert batch["crc"] == int.from_bytes(BATCH.data[17:21], "big")
     shared = {

@@ -10,11 +10,13 @@ from shutil import copytree
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from models.refused import change_refused, refused
 from use_cases.stores import T0, commit, record, written
 
 import kafkastore
 from kafkastore import legacy, samples
+from kafkastore.cli.command_list import cli
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.topics.group_metadata import OffsetCommitKey
 from kafkastore.jobs.compare import CompareJob
@@ -285,6 +287,29 @@ def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, 
     assert (row["bound_timestamp"], row["lost_records"], row["duplicate_records"]) == (
         T0 + 10, expected.check.lost, expected.check.duplicates,
     )
+
+
+@pytest.mark.parametrize("choice", ["skip", "stop"])
+@pytest.mark.parametrize("name", ["lag", "latency", "compare"])
+def test_skipped_bytes_are_listed_as_on_the_command_line(spark, broken, name, choice):
+    position = OffsetCommitKey("g", "up", 0)
+    chosen = {"partitions": ["up-0"]}
+    asked, given = {
+        "lag": ({"offsets": {position: 0}}, ["--offsets", "g:up:0:0"]),
+        "latency": (chosen, ["--topic", "up-0"]),
+        "compare": (chosen | {"timestamps": [T0]}, ["--topic", "up-0", "--at", str(T0)]),
+    }[name]
+    (row,) = rows(getattr(jobs, name)(spark, broken[0], on_corrupt=choice, **asked))
+    arguments = [name, str(broken[0]), *given, "--on-corrupt", choice, "--json"]
+    (line,) = CliRunner().invoke(cli, arguments).stdout.splitlines()
+    assert row["skipped"] == json.loads(line)["skipped"]
+    (skipped,) = row["skipped"]
+    log = sorted((broken[0] / "up-0").glob("*.log"))[1]
+    assert skipped["path"] == str(log)
+    assert skipped["end_position"] == log.stat().st_size
+    (failed,) = rows(getattr(jobs, name)(spark, broken[0], **asked))
+    assert failed["error"]
+    assert failed["skipped"] is None
 
 
 def test_segments_are_judged_as_by_retention(spark, sample):

@@ -21,6 +21,7 @@ from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.undo import undo
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.spark.pipeline.output_directory import MARK
 from kafkastore.spark.pipeline.report import render
 from kafkastore.spark.pipeline.steps import run_pipeline, store_names
@@ -234,8 +235,13 @@ def test_result_json_says_what_the_result_says(auto):
     read = json.loads((result.out / "result.json").read_text())
     assert [each["name"] for each in read["stores"]] == [each.name for each in result.stores]
     assert read["stores"][0]["summary"]["records"] == result.stores[0].records
-    row = read["stores"][0]["partitions"][0]["answers_after"][0]
+    partition, surveyed = read["stores"][0]["partitions"][0], result.stores[0].partitions[0]
+    row = partition["answers_after"][0]
     assert set(row) >= {"asked_timestamp", "legacy", "kip_33", "broker", "correct"}
+    bounds = ("log_start_offset", "log_end_offset", "readable_end")
+    assert list(InventoryJob().rows(surveyed)) == [
+        {name: partition[name] for name in bounds} | segment for segment in partition["segments"]
+    ]
 
 
 @pytest.fixture

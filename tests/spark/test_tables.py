@@ -1,4 +1,5 @@
 """Tables beside the records hold what kafkastore's own functions say of the same directories."""
+import json
 import pickle
 import re
 from functools import partial
@@ -6,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row
+from models.record_format import Batch, Row, emptied
 from models.record_strategies import bounded, logs
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -19,8 +21,10 @@ from spark.refused_options import option_refused
 from use_cases.stores import commit, record, written
 
 import kafkastore
+from kafkastore.cli.command_list import cli
 from kafkastore.errors import CorruptBatchError, CorruptIndexError, CorruptionError
 from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
+from kafkastore.jobs.listing import list_logs
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
 from kafkastore.spark.source.options import TABLES
@@ -116,7 +120,7 @@ def segment_rows(log):
         )
         yield (
             log.topic, log.partition, str(segment.log_path), segment.base_offset,
-            segment.next_offset, segment.is_active, instant(first),
+            None if segment.end_error else segment.next_offset, segment.is_active, instant(first),
             instant(largest), instant(segment.last_modified_ms),
             segment.size, *sizes,
         )
@@ -195,6 +199,46 @@ def test_tables_hold_what_kafkastore_says_of_real_directories(golden_case):
     else:
         with pytest.raises(NoCommittedOffsetsError):
             read(path, "committed_offsets")
+
+
+def dumped_batches(path):
+    """What ``dump`` prints of all logs, with the columns and timestamps of the table."""
+    names = SCHEMAS["batches"].names
+    for log in kafkastore.open(path):
+        for segment in log.segments:
+            ran = CliRunner().invoke(cli, ["dump", str(segment.log_path), "--json"])
+            assert ran.exit_code == 0
+            for line in ran.stdout.splitlines():
+                row = json.loads(line)
+                assert list(row) == ["kind", "file", *names[3:]]
+                if row["last_offset"] >= log.log_start_offset:
+                    for name in ("max_timestamp", "delete_horizon"):
+                        row[name] = instant(row[name])
+                    row |= log.topic_partition._asdict() | {"segment": segment.base_offset}
+                    yield tuple(row[name] for name in names)
+
+
+@pytest.mark.golden_cases(
+    names=["codecs", "transactions", "compacted*", "upgrade", "kraft-metadata", "log-append-time"],
+    versions=["0.8.2.2", "0.10.0.1", "2.4.0", "3.9.1"], answers="answers",
+)
+def test_a_batch_of_a_real_directory_is_the_row_that_dump_prints(golden_case):
+    assert read(golden_case.logs, "batches") == list(dumped_batches(golden_case.logs))
+
+
+def test_a_batch_with_odd_fields_is_the_row_that_dump_prints(tmp_path):
+    row = Row(0, 1_500_000_000_000, b"k", b"v")
+    odd = [
+        Batch((row,), delete_horizon=1_600_000_000_000),
+        Batch((row._replace(offset=1, key=b"\0\0\0\x63", value=b""),), is_control=True),
+        emptied(2, 3, -1),
+    ]
+    root = Log((Segment(0, tuple(odd)),)).write(tmp_path / "logs")
+    rows = read(root, "batches")
+    assert rows == list(dumped_batches(root))
+    of = SCHEMAS["batches"].names.index
+    assert [row[of("delete_horizon")] for row in rows] == [instant(1_600_000_000_000), None, None]
+    assert [row[of("control_type")] for row in rows] == [None, "99", None]
 
 
 @pytest.mark.parametrize(
@@ -318,6 +362,53 @@ def test_a_first_batch_that_cannot_be_read_has_no_time(golden, writable_copy):
         columns="size,first_timestamp",
     )
     assert rows[0] == (None, path.stat().st_size)
+
+
+def listed_segments(path):
+    """The rows of `list_logs`, with the columns and timestamps of the table; the errors."""
+    names = SCHEMAS["segments"].names
+    times = {each.name for each in SCHEMAS["segments"] if pa.types.is_timestamp(each.type)}
+    rows, errors = [], []
+    for listing in list_logs(path, segments=True):
+        errors += [] if listing.error is None else [listing.error]
+        for row in listing.rows:
+            if row["kind"] == "segment":
+                shown = row | {name: instant(row[name]) for name in times}
+                rows.append(tuple(shown[name] for name in names))
+    return rows, errors
+
+
+@pytest.mark.parametrize(
+    ("harm", "hidden"),
+    [
+        ("a batch in the middle", {"largest_timestamp"}),  # the offset index leads past it
+        ("the first batch", {"first_timestamp", "largest_timestamp"}),
+        ("all", {"first_timestamp", "largest_timestamp", "next_offset"}),
+    ],
+)
+def test_a_corrupt_segment_has_the_row_that_list_logs_gives_it(broken, caplog, harm, hidden):
+    copy, path, position = broken
+    if harm != "a batch in the middle":
+        position, data = 0, path.read_bytes()
+        harmed = b"\xff" * len(data) if harm == "all" else data[:8] + bytes(4) + data[12:]
+        path.write_bytes(harmed)
+    rows, (error,) = listed_segments(copy)
+    assert (error.path, error.position) == (path, position)
+    assert read(copy, "segments", onCorrupt="skip") == rows
+    assert str(error) in caplog.text
+    (row,) = (row for row in rows if row[2] == str(path))
+    nulls = {name for name, value in zip(SCHEMAS["segments"].names, row, strict=True)
+             if value is None}
+    assert nulls - {"timeindex"} == hidden
+    with pytest.raises(CorruptionError) as caught:
+        read(copy, "segments")
+    assert (caught.value.path, caught.value.position) == (path, position)
+
+
+@pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.0.1", "2.4.0"], answers="answers")
+def test_segments_of_real_directories_are_those_of_list_logs(golden_case):
+    rows, _ = listed_segments(golden_case.logs)
+    assert read(golden_case.logs, "segments", onCorrupt="skip") == rows
 
 
 def test_a_transaction_index_of_an_unknown_version(golden, writable_copy):

@@ -89,7 +89,7 @@ def test_each_record_of_a_batch_has_a_latency_of_its_own(tmp_path, codec):
     assert (found.unknown_records, found.negative_records, found.largest) == (1, 1, 1000)
 
 
-def test_topics_are_chosen_and_their_partitions_put_together(tmp_path):
+def test_partitions_are_chosen_and_those_of_a_topic_put_together(tmp_path):
     clock = Clock()
     with written(tmp_path / "logs", clock=clock) as partition:
         for topic, number in (("a", 0), ("a", 1), ("b", 0)):
@@ -98,9 +98,11 @@ def test_topics_are_chosen_and_their_partitions_put_together(tmp_path):
     assert {each.topic: told(each) for each in latency(store)} == {
         "a": {10: 1, 20: 1}, "b": {10: 1}
     }
-    assert [each.topic for each in latency(store, ["b"])] == ["b"]
-    with refused("topics", ArgumentTypeError):
-        list(latency(store, "b"))
+    assert {each.topic: told(each) for each in latency(store, partitions=["a-1", "b-0"])} == {
+        "a": {20: 1}, "b": {10: 1}
+    }
+    with refused("partitions", ArgumentTypeError):
+        list(latency(store, partitions="b-0"))
 
 
 def test_where_compaction_noted_its_horizon_the_create_time_is_lost(tmp_path):

@@ -26,6 +26,7 @@ from kafkastore.cli.output.tables import StreamedTable, format_count, print_tabl
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
+from kafkastore.jobs.job import skipped_column, skipped_rows
 from kafkastore.legacy import ComparisonSummary, summarise
 from kafkastore.lookup.rules import CORRECT, LEGACY
 from kafkastore.store.partition_log import PartitionLog
@@ -33,10 +34,9 @@ from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from kafkastore.jobs.compare import ComparedPartition
 
-    Compared = Iterable[tuple[TopicPartition, NDArray[np.void]]]
+    Compared = Iterable[tuple[TopicPartition, ComparedPartition]]
 
 _DRAWINGS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 
@@ -119,7 +119,7 @@ def command(
     items = call.items(job)
     with call.executor("comparing", is_streamed=is_streamed) as runner:
         compared: Compared = (
-            (TopicPartition(path.topic, path.partition), each.compared)
+            (TopicPartition(path.topic, path.partition), each)
             for (path, *_), each in call.readable(job, items, runner)
         )
         if not is_streamed and output is None:  # the bar ends before the results are printed
@@ -128,7 +128,7 @@ def command(
             with open_output(output) as stream:
                 total = _write_columns(stream, form, compared)
         elif call.as_json:
-            _write_json(compared, summary=summary)
+            _write_json(job, compared, summary=summary)
         else:
             total = _print_rows(call, compared, rules)
     note_unused_mtimes(selection, mtimes_file, job.mtimes)
@@ -167,29 +167,33 @@ def _logs(selection: Selection) -> Iterator[PartitionLog]:
         yield PartitionLog(log.path, log.topic_partition, log.log_dir)
 
 
-def _write_json(compared: Compared, *, summary: bool) -> None:
+def _write_json(job: CompareJob, compared: Compared, *, summary: bool) -> None:
     total = ComparisonSummary()
     for topic_partition, each in compared:
         place = topic_partition._asdict()
         if summary:
-            found = summarise(each)
+            found = summarise(each.compared)
             write_json(place | found._asdict())
             total = total.combined(found)
             continue
-        for row in comparison_rows(each):
+        for row in job.rows(each):
             write_json({**place, **row})
     if summary:
         write_json({"topic": None, "partition": None} | total._asdict())
 
 
 def _write_columns(file: BinaryIO, form: str, compared: Compared) -> ComparisonSummary:
+    import pyarrow as pa
+
     from kafkastore.legacy.comparison_as_arrow import as_record_batch, schema
 
-    total = ComparisonSummary()
-    with open_columns_writer(file, form, schema()) as writer:
+    total, skipped = ComparisonSummary(), pa.field(*skipped_column())
+    with open_columns_writer(file, form, schema().append(skipped)) as writer:
         for topic_partition, each in compared:
-            writer.write_batch(as_record_batch(topic_partition, each))
-            total = total.combined(summarise(each))
+            batch = as_record_batch(topic_partition, each.compared)
+            values = pa.array([skipped_rows(each.skipped)] * batch.num_rows, skipped.type)
+            writer.write_batch(batch.append_column(skipped, values))
+            total = total.combined(summarise(each.compared))
     return total
 
 
@@ -206,7 +210,7 @@ def _print_rows(call: StoreCall, compared: Compared, rules: str) -> ComparisonSu
         missed=10,
     )
     for topic_partition, each in compared:
-        for row in comparison_rows(each):
+        for row in comparison_rows(each.compared):
             asked, *offsets, redelivered, missed = row.values()
             table.add(
                 topic_partition,
@@ -214,14 +218,14 @@ def _print_rows(call: StoreCall, compared: Compared, rules: str) -> ComparisonSu
                 *("none" if offset is None else offset for offset in offsets),
                 *("-" if count is None else f"{count:,}" for count in (redelivered, missed)),
             )
-        total = total.combined(summarise(each))
+        total = total.combined(summarise(each.compared))
     return total
 
 
 def _print_summaries(compared: Compared, rules: str) -> ComparisonSummary:
     rows, total = [], ComparisonSummary()
     for topic_partition, each in compared:
-        found = summarise(each)
+        found = summarise(each.compared)
         total = total.combined(found)
         rows.append([str(topic_partition), *(f"{number:,}" for number in found)])
     columns = [

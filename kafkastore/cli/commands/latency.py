@@ -1,8 +1,7 @@
 """``kafkastore latency``: the time from a record's creation to its append."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -15,9 +14,9 @@ from kafkastore.cli.output.tables import print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.latency import LatencyJob, MeasuredPartition, latency_row
+from kafkastore.jobs.latency import LatencyJob, by_topic, latency_row
 from kafkastore.store.log_store import LogStore, open_store
-from kafkastore.use_cases.latency import Latency, combined
+from kafkastore.use_cases.latency import Latency
 
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
 
@@ -46,7 +45,7 @@ def command(call: StoreCall, create_time_header: str | None, created_in: Path | 
     job = LatencyJob(create_time_header, other is not None, call.problems.on_corrupt)
     items = job.items(selection.store, _only_once(call), other, is_weighed=call.is_weighed)
     with call.executor("reading") as runner:
-        for each in _by_topic(call.readable(job, items, runner)):
+        for each in by_topic(call.readable(job, items, runner)):
             if call.as_json:
                 write_json(
                     {"topic": each.topic, "partitions": each.partitions, **latency_row(each)}
@@ -66,12 +65,6 @@ def _only_once(call: StoreCall) -> Iterator[TopicPartition]:
             call.problems.add(each, DuplicatePartitionError({each: duplicates[each]}))
         else:
             yield each
-
-
-def _by_topic(measured: Iterable[tuple[MeasuredPartition, Latency]]) -> Iterator[Latency]:
-    """Combine the partitions of each topic."""
-    for topic, group in groupby(measured, key=lambda pair: pair[0].topic):
-        yield combined(topic, [each for _, each in group])
 
 
 def _print(

@@ -8,7 +8,6 @@ import click
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.output.control_characters import print_text
-from kafkastore.cli.output.failures import format_error
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_number, format_size, print_table
@@ -22,7 +21,6 @@ from kafkastore.jobs.listing import ListJob
 from kafkastore.log.log_dir import LogDir
 from kafkastore.runner import Failed
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.store.partition_path import PartitionPath
 
 Row = dict[str, Any]
 
@@ -60,14 +58,14 @@ def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) ->
         for row in _directories(log_dirs):
             write_json(row)
     with call.executor("listing") as runner:
-        for (path, *_), found in job.outcomes(items, runner):
+        for item, found in job.outcomes(items, runner):
             rows = [] if isinstance(found, Failed) else [*found.rows]
             if not call.as_json:
                 shown += rows
             elif found.error is not None:
-                rows.append(_failure(path, found.error))
+                rows.append({"kind": "error", **job.failure_row(item, found.error)})
             if found.error is not None:
-                call.problems.add(path.topic_partition, found.error)
+                call.problems.add(item[0].topic_partition, found.error)
             for row in rows if call.as_json else ():
                 write_json(row)
     if not call.as_json:
@@ -88,16 +86,6 @@ def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
             yield {"kind": "skipped", "path": str(skipped.path), "reason": skipped.reason}
         for damaged in log_dir.damaged_checkpoints:
             yield {"kind": "damaged", "path": str(damaged.path), "error": str(damaged.error)}
-
-
-def _failure(path: PartitionPath, error: BaseException) -> Row:
-    """Describe a partition that cannot be read."""
-    return {
-        "kind": "error",
-        "topic": path.topic,
-        "partition": path.partition,
-        "error": format_error(error),
-    }
 
 
 def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None:

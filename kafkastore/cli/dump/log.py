@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kafkastore.cli.dump.payloads import decoder_for
 from kafkastore.cli.output.bytes_text import SHORTENED, format_bytes, json_bytes
 from kafkastore.cli.output.failures import print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import StreamedTable, format_count, format_number
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
-from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
+from kafkastore.formats.records.record_batch import Record, RecordBatch
 from kafkastore.formats.state.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
+from kafkastore.log.batch_columns import TIMESTAMP_TYPE_NAMES, batch_rows
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.log.time_text import format_time
 from kafkastore.segment.log_file import BatchRun, LogFile, SegmentBounds
@@ -23,18 +24,6 @@ from kafkastore.segment.log_file import BatchRun, LogFile, SegmentBounds
 if TYPE_CHECKING:
     from kafkastore.cli.dump.options import DumpOptions
     from kafkastore.cli.dump.payloads import Decoder
-
-_CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
-_TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
-
-_CODEC_NAMES = {int(codec): codec.name.lower() for codec in Codec}
-
-#: Kafka's names of the timestamp types.
-TIMESTAMP_TYPE_NAMES = {
-    TimestampType.NO_TIMESTAMP_TYPE: "NoTimestampType",
-    TimestampType.CREATE_TIME: "CreateTime",
-    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
-}
 
 
 def dump_log(path: Path, options: DumpOptions) -> int:
@@ -50,8 +39,7 @@ def dump_log(path: Path, options: DumpOptions) -> int:
     problems, valid_bytes = 0, 0
     decoder = decoder_for(path) if options.records else None
     with LogFile(path) as log:
-        for run, index in _batches_within(log, options.max_bytes):
-            batch = _batch(run, index)
+        for run, index, batch in _batches_within(log, options.max_bytes):
             valid_bytes = batch["position"] + batch["size"]
             problems += not batch["crc_valid"]
             if options.as_json:
@@ -83,73 +71,18 @@ def _bounds_of(path: Path) -> SegmentBounds | None:
     return SegmentBounds(file.base_offset, next(following, None))
 
 
-def _batches_within(log: LogFile, max_bytes: int | None) -> Iterator[tuple[BatchRun, int]]:
-    """Yield the batches within `max_bytes`: each run, and an index in it."""
+def _batches_within(
+    log: LogFile, max_bytes: int | None
+) -> Iterator[tuple[BatchRun, int, dict[str, Any]]]:
+    """Yield the batches within `max_bytes`: each run, an index in it, and its row."""
     limit = log.size if max_bytes is None else max_bytes
-    end = 0
     for run in log.runs(verify_crc=True):
-        for index in range(len(run.headers)):
-            end = int(run.headers["position"][index]) + int(run.headers["size"][index])
-            if end > limit:
-                return
-            yield run, index
-        if end >= limit:  # the rest may be corrupt and was not requested
+        ends = run.headers["position"] + run.headers["size"]
+        chosen = np.flatnonzero(ends <= limit)
+        for index, batch in zip(chosen.tolist(), batch_rows(run, chosen), strict=True):
+            yield run, index, batch
+        if ends[-1] >= limit:  # the rest may be corrupt and was not requested
             return
-
-
-def _batch(run: BatchRun, index: int) -> dict[str, Any]:
-    """Return a batch's header by JSON names; None for missing fields."""
-    header = run.headers[index]
-    attributes, magic = int(header["attributes"]), int(header["magic"])
-    codec = attributes & _CODEC_MASK
-    is_wrapper = magic < 2 and codec > 0
-    is_control = magic == 2 and bool(attributes & _CONTROL)
-    producer_id = int(header["producer_id"])
-    epoch = int(header["leader_epoch"])
-    return {
-        "position": int(header["position"]),
-        "size": int(header["size"]),
-        "base_offset": None if is_wrapper else int(header["base_offset"]),
-        "last_offset": int(header["last_offset"]),
-        "magic": magic,
-        "codec": _CODEC_NAMES.get(codec, f"unknown ({codec})"),
-        "count": None if is_wrapper else int(header["count"]),
-        "max_timestamp": int(header["max_timestamp"]),
-        "timestamp_type": TIMESTAMP_TYPE_NAMES[_timestamp_type(magic, attributes)],
-        "leader_epoch": epoch if epoch >= 0 else None,
-        "producer_id": producer_id if producer_id >= 0 else None,
-        "producer_epoch": int(header["producer_epoch"]) if producer_id >= 0 else None,
-        "base_sequence": int(header["base_sequence"]) if producer_id >= 0 else None,
-        "is_transactional": magic == 2 and bool(attributes & _TRANSACTIONAL),
-        "is_control": is_control,
-        "control_type": _control_type(run, index) if is_control else None,
-        "delete_horizon_ms": (
-            int(header["base_timestamp"]) if magic == 2 and attributes & _DELETE_HORIZON else None
-        ),
-        "crc": int(header["crc"]),
-        "crc_valid": bool(header["crc_valid"]),
-    }
-
-
-def _control_type(run: BatchRun, index: int) -> str | int | None:
-    """Return the type of a control batch: its name, or its number if unknown.
-
-    None if it cannot be read, or if compaction has removed the control record.
-    """
-    try:
-        record = first_control_record(RecordBatch(run.batch(index)))
-    except CorruptionError:
-        return None
-    if record is None:
-        return None
-    return record.type.name if isinstance(record.type, ControlRecordType) else record.type
-
-
-def _timestamp_type(magic: int, attributes: int) -> TimestampType:
-    if magic == 0:
-        return TimestampType.NO_TIMESTAMP_TYPE
-    by_broker = attributes & _LOG_APPEND_TIME
-    return TimestampType.LOG_APPEND_TIME if by_broker else TimestampType.CREATE_TIME
 
 
 def _print_batch(shown: StreamedTable, batch: dict[str, Any], options: DumpOptions) -> None:
@@ -163,8 +96,8 @@ def _print_batch(shown: StreamedTable, batch: dict[str, Any], options: DumpOptio
         for mark, is_set in (
             ("transactional", batch["is_transactional"]),
             (f"control {batch['control_type'] or '?'}", batch["is_control"]),
-            (f"deletes tombstones at {format_time(batch['delete_horizon_ms'], options.zone)}",
-             batch["delete_horizon_ms"] is not None),
+            (f"deletes tombstones at {format_time(batch['delete_horizon'], options.zone)}",
+             batch["delete_horizon"] is not None),
         )
         if is_set
     ]

@@ -17,6 +17,7 @@ from kafkastore.jobs.retention import retention as retention_results
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob
 from kafkastore.legacy.comparison import as_timestamps
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.legacy import clock
 from kafkastore.spark.runner import table
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
@@ -163,6 +164,7 @@ def compare(
     rules: str = NEWEST_VERSION,
     legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
+    on_corrupt: OnCorrupt = "raise",
 ) -> DataFrame:
     """Look up times in three ways, as `kafkastore.legacy.compare` does.
 
@@ -179,7 +181,7 @@ def compare(
         The maximum number of times to choose if `timestamps` is empty.
     partitions : collection, optional
         Compare only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
-    now, mtimes, rules, legacy_rules, whole_seconds
+    now, mtimes, rules, legacy_rules, whole_seconds, on_corrupt
         As for `kafkastore.legacy.compare`; `now` defaults to the driver's clock.
 
     Returns
@@ -195,6 +197,7 @@ def compare(
         rules,
         legacy_rules,
         whole_seconds,
+        on_corrupt,
     )
     return table(spark, job, job.items(open_paths(path), partitions))
 
@@ -206,6 +209,7 @@ def latency(
     partitions: Collection[AnyPartition] | None = None,
     create_time_header: str | None = None,
     created_in: Paths | None = None,
+    on_corrupt: OnCorrupt = "raise",
 ) -> DataFrame:
     """Measure the latency from creation to append, as `kafkastore.latency` does.
 
@@ -221,6 +225,8 @@ def latency(
         Name of a record header in which the producer wrote the creation time.
     created_in : path-like, LogStore or list of these, optional
         Log directories of another cluster, whose records have create times.
+    on_corrupt : "raise", "skip" or "stop"
+        As for `PartitionLog.batches`; ``skipped`` lists what is skipped.
 
     Returns
     -------
@@ -228,10 +234,9 @@ def latency(
         A row for each partition; see ``docs/jobs.md``. Percentiles of a topic cannot be computed
         from those of its partitions, but from ``histogram``.
     """
-    job = LatencyJob(create_time_header, created_in is not None)
-    store = open_paths(path)
+    job = LatencyJob(create_time_header, created_in is not None, on_corrupt)
     other = None if created_in is None else open_paths(created_in)
-    return table(spark, job, job.items(store, store.chosen(partitions), other))
+    return table(spark, job, job.items(open_paths(path), partitions, other))
 
 
 def sizing(

@@ -338,12 +338,11 @@ def _store_to_json(store: StoreResult) -> dict[str, Any]:
 
 
 def _partition_to_json(store: StoreResult, row: PartitionInventory) -> dict[str, Any]:
+    """Return a partition, its segments and its answers, by the columns of their jobs."""
     key = row.place.topic_partition
     return {
-        "topic": row.place.topic,
-        "partition": row.place.partition,
-        "log_start_offset": row.log_start_offset,
-        "log_end_offset": row.log_end_offset,
+        **key._asdict(),
+        **row.bounds(),
         "records": row.records,
         "rows_written": store.rows_written.get(key, 0),
         "error": row.error,

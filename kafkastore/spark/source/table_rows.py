@@ -1,8 +1,9 @@
 """The rows, as columns, of a partition's tables except the records."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.errors import CorruptIndexError, CorruptionError
+from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.index_format import offset_index, time_index
-from kafkastore.formats.records import batch_header
-from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
-from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.group_metadata import NO_LEADER_EPOCH
-from kafkastore.jobs.listing import size_of
-from kafkastore.log.batch_reading import first_timestamp
+from kafkastore.jobs.listing import describe_segment
+from kafkastore.log.batch_columns import BatchColumn, batch_columns
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.paths import open_path
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
@@ -41,11 +37,6 @@ Columns = dict[str, pa.Array]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LARGEST_MS = INT64_MAX // 1000
-_CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
-_TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = 0x10, 0x20, 0x40
-_NAMED = {int(codec): codec.name.lower() for codec in Codec}
-_CODECS = pa.array([_NAMED.get(code, f"unknown ({code})") for code in range(_CODEC_MASK + 1)])
-_TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime", "NoTimestampType"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,69 +72,22 @@ def of_batches(
         if following > segments.end_offset:
             is_asked &= headers["last_offset"] < segments.end_offset
         skipped.report()
-        yield _batch_columns(segment, run, np.flatnonzero(is_asked), names)
+        rows = np.flatnonzero(is_asked)
+        made = batch_columns(run, rows, [name for name in names if name != "segment"])
+        columns = {name: _as_arrow(name, each) for name, each in made.items()}
+        if "segment" in names:
+            columns["segment"] = pa.repeat(segment.base_offset, len(rows))
+        yield columns
     skipped.report()
 
 
-def _checked(run: BatchRun) -> NDArray[np.int8]:
-    """Compute the checksums of a run without raising an error for a wrong one."""
-    headers = run.headers.copy()
-    batch_header.scan(run.data, run.position, headers, verify_crc=True)
-    checked: NDArray[np.int8] = headers["crc_valid"]
-    return checked
-
-
-def _batch_columns(
-    segment: LogSegment, run: BatchRun, rows: NDArray[np.intp], names: Collection[str]
-) -> Columns:
-    """Return columns from some headers of a run."""
-    headers = run.headers[rows]  # a copy, because the run's memory is reused
-    attributes = headers["attributes"].astype(np.int32)
-    is_v2 = headers["magic"] == 2
-    is_wrapper = ~is_v2 & (attributes & _CODEC_MASK > 0)
-    has_producer = headers["producer_id"] >= 0
-    is_control = is_v2 & (attributes & _CONTROL > 0)
-    kinds = np.where(headers["magic"] == 0, 2, (attributes & _LOG_APPEND_TIME) >> 3)
-    horizon = np.where(
-        is_v2 & (attributes & _DELETE_HORIZON > 0), headers["base_timestamp"], -1
-    )
-    made: dict[str, Callable[[], pa.Array]] = {
-        "segment": lambda: pa.repeat(segment.base_offset, len(rows)),
-        "base_offset": lambda: numbers(headers["base_offset"], ~is_wrapper),
-        "codec": lambda: _CODECS.take(pa.array(attributes & _CODEC_MASK)),
-        "count": lambda: numbers(headers["count"], ~is_wrapper),
-        "max_timestamp": lambda: timestamps(headers["max_timestamp"]),
-        "timestamp_type": lambda: _TIMESTAMP_TYPES.take(pa.array(kinds)),
-        "leader_epoch": lambda: numbers(headers["leader_epoch"], headers["leader_epoch"] >= 0),
-        "producer_id": lambda: numbers(headers["producer_id"], has_producer),
-        "producer_epoch": lambda: numbers(headers["producer_epoch"], has_producer),
-        "base_sequence": lambda: numbers(headers["base_sequence"], has_producer),
-        "is_transactional": lambda: pa.array(is_v2 & (attributes & _TRANSACTIONAL > 0)),
-        "is_control": lambda: pa.array(is_control),
-        "control_type": lambda: _control_types(run, rows, is_control),
-        "delete_horizon": lambda: timestamps(horizon),
-        "crc_valid": lambda: pa.array(_checked(run)[rows] == 1),
-    }
-    return {
-        name: made[name]() if name in made else numbers(headers[name])
-        for name in names
-    }
-
-
-def _control_types(
-    run: BatchRun, rows: NDArray[np.intp], is_control: NDArray[np.bool_]
-) -> pa.Array:
-    """Return the types of control batches; null if a batch does not have one."""
-    types = np.full(len(rows), None, object)
-    for row in np.flatnonzero(is_control):
-        try:
-            record = first_control_record(RecordBatch(run.batch(int(rows[row]))))
-        except CorruptionError:
-            continue
-        if record is not None:
-            kind = record.type
-            types[row] = kind.name if isinstance(kind, ControlRecordType) else str(kind)
-    return pa.array(types, pa.string())
+def _as_arrow(name: str, column: BatchColumn) -> pa.Array:
+    values, is_known, texts = column
+    if texts is not None:
+        return pa.array(texts).take(pa.array(values))
+    if name in ("max_timestamp", "delete_horizon"):
+        return timestamps(values if is_known is None else np.where(is_known, values, -1))
+    return numbers(values, is_known)
 
 
 # ---------------------------------------------------------------- segments
@@ -152,21 +96,23 @@ def _control_types(
 def of_segments(
     segments: SegmentRange, names: Collection[str], options: ReadOptions
 ) -> Iterator[Columns]:
-    """Yield the output of ``kafkastore ls --segments``.
+    """Yield segments as `describe_segment` does.
 
-    Offsets and times are only looked up if requested. `on_corrupt` decides whether corrupt bytes
-    are an error; otherwise a time that depends on them is null, and the next offset is the one
-    after the last batch before them.
+    `on_corrupt` decides whether corrupt bytes are an error; otherwise a value that they hide is
+    null.
     """
     log = segments.log
 
-    def rows() -> list[dict[str, Any]]:
-        return [
-            _segment_row(log, segment, segments, names, options)
-            for segment in log.segments_between(segments.start_offset, segments.end_offset)
-        ]
+    def describe(segment: LogSegment) -> dict[str, Any]:
+        row, error = describe_segment(log, segment, names, segments.log_start_offset)
+        if error is not None and options.on_corrupt == "raise":
+            raise error
+        if error is not None:
+            warn(segments.path, error)
+        return row
 
-    found = log.retry_if_changed(rows)
+    asked = partial(log.segments_between, segments.start_offset, segments.end_offset)
+    found = log.retry_if_changed(lambda: list(map(describe, asked())))
     columns: Columns = {}
     for name in names:
         values = [row[name] for row in found]
@@ -175,52 +121,6 @@ def of_segments(
         else:
             columns[name] = pa.array(values)
     yield columns
-
-
-def _segment_row(
-    log: PartitionLog,
-    segment: LogSegment,
-    segments: SegmentRange,
-    names: Collection[str],
-    options: ReadOptions,
-) -> dict[str, Any]:
-    met: list[CorruptionError] = []
-
-    def meet(error: CorruptionError) -> None:
-        if options.on_corrupt == "raise":
-            raise error
-        met.append(error)
-
-    def unless_corrupt(ask: Callable[[], int | None]) -> int | None:
-        try:
-            return ask()
-        except CorruptionError as error:
-            meet(error)
-            return None
-
-    def next_offset() -> int:
-        if (error := segment.end_error) is not None:
-            meet(error)
-        return segment.next_offset
-
-    start = max(segment.base_offset, segments.log_start_offset)
-    told: dict[str, Callable[[], Any]] = {
-        "path": lambda: str(segment.log_path),
-        "next_offset": next_offset,
-        "first_timestamp": lambda: unless_corrupt(
-            lambda: first_timestamp(log, start, segment.next_base_offset)
-        ),
-        "largest_timestamp": lambda: unless_corrupt(
-            lambda: segment.largest_record_timestamp("trust")
-        ),
-        "modified": lambda: segment.last_modified_ms,
-        "index": lambda: size_of(segment.offset_index_path),
-        "timeindex": lambda: size_of(segment.time_index_path),
-    }
-    row = {name: told[name]() if name in told else getattr(segment, name) for name in names}
-    for error in met[:1]:
-        warn(segments.path, error)
-    return row
 
 
 # ---------------------------------------------------------------- entries of indexes
