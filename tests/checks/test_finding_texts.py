@@ -14,6 +14,10 @@ TEXTS = {
     "time index padded": "50 zero entries after the last entry",
     "closed before its end": "the log was closed at offset 9 according to "
     "recovery-point-offset-checkpoint, and now ends at 100",
+    "bad checksum": "checksum of the batch that ends with offset 22 is wrong; 115 bytes are lost, "
+    "10 valid batches of 2,210 bytes follow",
+    "torn tail of a clean log": "50 bytes after the last complete batch",
+    "segment lost": "offsets 22 to 39 are missing between segments",
     "lines of no partition": "it has lines of 1 partition (gone-3) that is not in this directory",
 }
 
