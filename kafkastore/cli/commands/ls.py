@@ -120,7 +120,7 @@ def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None
     for line in group_lines(lines, verbose=call.verbose):
         print_text(line)
     skipped = (each for log_dir in log_dirs for each in log_dir.skipped)
-    unread = ((each.reason, f"not read: {each.path}, {each.reason}") for each in skipped)
+    unread = ((each.kind, f"not read: {each.path}, {each.reason}") for each in skipped)
     for line in group_lines(unread, verbose=call.verbose):
         print_text(line)
     for log_dir in log_dirs:
