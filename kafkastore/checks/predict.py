@@ -265,7 +265,7 @@ def _why_tail_is_a_risk(log: PartitionLog, recovered: RecoveredLog) -> str | Non
 
 
 def _opening_error(log: PartitionLog, rules: BrokerRules) -> KafkaStoreError | OSError | None:
-    """Return the error of a file next to the segments that a broker can't read, or None.
+    """Return the error of a file next to the segments that stops a start, or None.
 
     Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``, 3.9.0 ``PartitionMetadataFile``.
     """

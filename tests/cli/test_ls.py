@@ -74,6 +74,7 @@ def test_directories_that_are_no_partitions_are_named(
     skipped = [row for row in run("ls", logs, "--json").lines if row["kind"] == "skipped"]
     assert len(skipped) == 2
     assert all(row["path"].endswith("-delete") for row in skipped)
+    assert {row["skipped_kind"] for row in skipped} == {"deleted"}
 
 
 def test_segments_have_their_files_and_modification_times(run: Run, sample_root: Path) -> None:

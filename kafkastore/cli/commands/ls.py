@@ -85,7 +85,12 @@ def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
             "partitions": len(log_dir.partition_paths),
         }
         for skipped in log_dir.skipped:
-            yield {"kind": "skipped", "path": str(skipped.path), "reason": skipped.reason}
+            yield {
+                "kind": "skipped",
+                "path": str(skipped.path),
+                "skipped_kind": skipped.kind.value,
+                "reason": skipped.reason,
+            }
         for damaged in log_dir.damaged_checkpoints:
             yield {"kind": "damaged", "path": str(damaged.path), "error": str(damaged.error)}
 
