@@ -50,6 +50,7 @@ from kafkastore.jobs.sizing import sizing
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_dir import UnknownLogStartWarning
+from kafkastore.lookup.differences import DifferenceKind
 from kafkastore.lookup.explanation import Explanation
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
@@ -74,6 +75,7 @@ __all__ = [
     "CorruptCheckpointError",
     "CorruptIndexError",
     "CorruptionError",
+    "DifferenceKind",
     "DuplicatePartitionError",
     "Explanation",
     "Finding",

@@ -1,6 +1,6 @@
 """Nothing is decided by the text of an error or of a reason: types, enums and fields say it.
 
-Tests expect types and fields too; `test_error_texts.py` has the texts.
+Tests expect types and fields too; the files of `WITH_TEXTS` have the texts.
 """
 import ast
 from collections.abc import Iterator
@@ -12,8 +12,12 @@ FOLDERS = ("kafkastore", "legacy", "migration")
 OF_JAVA = {"kafkastore/spark/session.py", "kafkastore/spark/watch.py"}
 
 #: Names and fields that hold sentences.
-SENTENCES = {"reason", "why", "message", "sentence", "strerror", "problem"}
+SENTENCES = {
+    "reason", "why", "message", "sentence", "strerror", "problem", "what", "basis", "consequence",
+}
 ERRORS = {"error", "exception", "failure", "raised", "corrupt", "cause", "exc", "err"}
+#: Errors that pytest has caught.
+RAISED = {"caught.value", "raised.value", "refused.value", "refusal.value"}
 TO_TEXT = {"str", "repr", "sentence"}
 SEARCHES = {
     "startswith", "endswith", "replace", "find", "rfind", "index", "rindex", "count", "partition",
@@ -37,7 +41,9 @@ class Reader(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         by_text = (ast.In, ast.NotIn, ast.Eq, ast.NotEq)
         sides = [node.left, *node.comparators]
-        if any(isinstance(each, by_text) for each in node.ops) and any(map(self.is_text, sides)):
+        are_texts = {*map(self.is_text, sides)}
+        # Two sentences may be compared, to print equal ones once.
+        if any(isinstance(each, by_text) for each in node.ops) and are_texts == {True, False}:
             self.found.append(node)
         self.generic_visit(node)
 
@@ -60,6 +66,7 @@ class Reader(ast.NodeVisitor):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
             asked = node.args[0]
             is_error = isinstance(asked, ast.Name) and asked.id in self.errors
+            is_error = is_error or ast.unparse(asked) in RAISED
             return node.func.id in TO_TEXT and is_error
         return False
 
@@ -91,6 +98,7 @@ def test_nothing_is_decided_by_a_sentence(pytestconfig):
     "str(error).replace('a', 'b')",
     "error.args[0] == 'no'",
     "each.reason == UNREAD",
+    "'once more' in finding.what",
     "re.search('no', str(error))",
     "try:\n    f()\nexcept OSError as odd:\n    odd.strerror == 'gone' or 'no' in str(odd)",
 ])
@@ -102,6 +110,7 @@ def test_a_decision_by_a_sentence_is_found(text):
     "str(path) in STDOUT",
     "each.reason is LeftReason.UNREAD",
     "reason is None",
+    "each.what == first.what",
     "error.errno == 2",
     "f'{error}; try again'",
     "' '.join(str(error).split())",
@@ -112,7 +121,12 @@ def test_other_comparisons_are_free(text):
 
 
 #: The texts for their own sake.
-WITH_TEXTS = {"tests/test_error_texts.py"}
+WITH_TEXTS = {
+    "tests/test_error_texts.py",
+    "tests/test_reason_texts.py",
+    "tests/checks/test_finding_texts.py",
+    "tests/cli/test_texts_of_times.py",
+}
 
 
 def expected_texts(source: str) -> Iterator[tuple[int, str]]:
@@ -131,13 +145,24 @@ def expected_texts(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, ast.unparse(pattern)
 
 
-def test_tests_expect_types_and_fields_of_errors(pytestconfig):
+def pinned_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each comparison of a sentence with words."""
+    reader = Reader()
+    reader.visit(ast.parse(source))
+    for node in reader.found:
+        literals = (each for each in ast.walk(node) if isinstance(each, ast.Constant))
+        if any(isinstance(each.value, str) and len(each.value.split()) > 1 for each in literals):
+            yield node.lineno, ast.unparse(node)
+
+
+def test_tests_expect_types_and_fields(pytestconfig):
     root = pytestconfig.rootpath
     found = [
         f"{path.relative_to(root)}:{line}: {text}"
         for path in sorted((root / "tests").rglob("*.py"))
         if str(path.relative_to(root)) not in WITH_TEXTS
-        for line, text in expected_texts(path.read_text())
+        for find in (expected_texts, pinned_texts)
+        for line, text in find(path.read_text())
     ]
     assert found == []
 
@@ -150,3 +175,23 @@ def test_an_expected_text_is_found(text):
 @pytest.mark.parametrize("text", ["match='three'", "match=r'max\\.message\\.bytes'", ""])
 def test_an_expected_word_is_none(text):
     assert not list(expected_texts(f"with pytest.raises(ValueError, {text}):\n    f()"))
+
+
+@pytest.mark.parametrize("text", [
+    "assert 'is gone' in str(caught.value)",
+    "assert f'{path} is gone' in str(error)",
+    "assert told.reason == 'it is gone'",
+    "assert found.what.endswith(f'{count} are lost')",
+])
+def test_a_pinned_text_is_found(text):
+    assert list(pinned_texts(text))
+
+
+@pytest.mark.parametrize("text", [
+    "assert str(path) in str(caught.value)",
+    "assert 'a.log' in str(error)",
+    "assert told.reason is None",
+    "assert told.kind == 'is-gone'",
+])
+def test_a_name_in_a_text_is_none(text):
+    assert not list(pinned_texts(text))

@@ -302,6 +302,10 @@ RAISED: list[tuple[Callable[[], object], str]] = [
         "option includeHeaders is about records, not about the table segments",
     ),
     (
+        lambda: parse_options({"path": "/l", "endingOffsets": "latest"}, is_stream=True),
+        "option endingOffsets is not for streams, which have no end",
+    ),
+    (
         lambda: archive("/ks.whl"),
         "/ks.whl: the name must end in .zip, or Spark does not unpack it",
     ),

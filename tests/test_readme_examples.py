@@ -59,7 +59,7 @@ def test_the_python_example_prints_what_its_comments_say(old_logs: Path) -> None
     (block,) = (block for block in blocks("python") if "store =" in block.text)
     before = files_of(old_logs)
     printed = run_python(block.text, old_logs.parents[1]).splitlines()
-    answers = ["35 1500000030813", "None", "0 modification time", "80"]
+    answers = ["35 1500000030813", "None", "0 chosen-by-modification-time", "80"]
     assert printed == ["0 80", *answers, "35 b'k1'", "36 b'k1'", "40"]
     for line in printed:
         assert f"# {line}" in block.text or f", {line}" in block.text

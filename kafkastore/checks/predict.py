@@ -23,6 +23,7 @@ from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
     CorruptionError,
+    DuplicatePartitionError,
     KafkaStoreError,
     NotAFileError,
 )
@@ -103,7 +104,10 @@ class Prediction:
     made_bytes : mapping of str to int
         Sizes of the files that are created, or rewritten with other bytes.
     reassigned_from : int or None
-        The first offset that the broker assigns again, because it skips the last segment.
+        The first offset that the broker assigns again, because it skips the last segment or treats
+        it as empty.
+    error : KafkaStoreError or OSError or None
+        The error that stops the start or skips a segment, with its file and byte position.
     """
 
     path: Path
@@ -116,6 +120,7 @@ class Prediction:
     lost_offsets: int = 0
     made_bytes: Mapping[str, int] = field(default_factory=dict)
     reassigned_from: int | None = None
+    error: KafkaStoreError | OSError | None = field(default=None, compare=False)
 
 
 def predict_obstacles(store: LogStore, version: str) -> Iterator[Prediction]:
@@ -170,9 +175,11 @@ def predict_log(
     except OSError as error:
         if (kind := link_kind(log.path, error)) is not None:
             unseen = f"{kind}: a broker does not find the partition"
-            return Prediction(log.path, Outcome.IS_NOT_READ, unseen, log.topic_partition)
-    if (why := _why_not_opened(log, rules_of(version))) is not None:
-        return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
+            return Prediction(
+                log.path, Outcome.IS_NOT_READ, unseen, log.topic_partition, error=error
+            )
+    if (refusal := _opening_error(log, rules_of(version))) is not None:
+        return _predict_no_start(log, refusal)
     try:
         recovered = recover_log(
             log,
@@ -182,17 +189,15 @@ def predict_log(
             recovery_point=recovery_point,
         )
         lost_bytes = sum(_lost_sizes(log, recovered))
-        tail = _why_treated_as_empty(recovered) or _why_tail_is_a_risk(log, recovered)
+        empty = _why_treated_as_empty(recovered)
+        tail = empty or _why_tail_is_a_risk(log, recovered)
         is_lossy = lost_bytes > 0 or tail is not None
         readable_end = log.end_offset("skip", skipped=[]) if is_lossy else 0
         changed = changed_files(recovered)
     except NotAFileError as error:
         return _predict_special_file(log, error)
     except (KafkaStoreError, OSError) as error:
-        why = describe_error(error)
-        if isinstance(error, CorruptIndexError):
-            why += "; kafkastore reindex rebuilds it"
-        return Prediction(log.path, Outcome.STOPS_THE_START, why, log.topic_partition)
+        return _predict_no_start(log, error)
     if is_lossy:
         outcome = Outcome.LOSES_RECORDS
     elif changed:
@@ -209,6 +214,16 @@ def predict_log(
         lost_bytes,
         max(readable_end - recovered.log_end_offset, 0),
         {name: len(recovered.written[name]) for name in changed if name in recovered.written},
+        None if empty is None else recovered.log_end_offset,
+    )
+
+
+def _predict_no_start(log: PartitionLog, error: KafkaStoreError | OSError) -> Prediction:
+    why = describe_error(error)
+    if isinstance(error, CorruptIndexError):
+        why += "; kafkastore reindex rebuilds it"
+    return Prediction(
+        log.path, Outcome.STOPS_THE_START, why, log.topic_partition, error=error
     )
 
 
@@ -249,8 +264,8 @@ def _why_tail_is_a_risk(log: PartitionLog, recovered: RecoveredLog) -> str | Non
     )
 
 
-def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
-    """Return why a broker can't read a file next to the segments, or None.
+def _opening_error(log: PartitionLog, rules: BrokerRules) -> KafkaStoreError | OSError | None:
+    """Return the error of a file next to the segments that stops a start, or None.
 
     Source: Kafka 2.4.0 ``LeaderEpochCheckpointFile``, 3.9.0 ``PartitionMetadataFile``.
     """
@@ -263,9 +278,9 @@ def _why_not_opened(log: PartitionLog, rules: BrokerRules) -> str | None:
         if data is not None:
             parse_partition_metadata(data)
     except CorruptCheckpointError as error:
-        return str(error if error.path is not None else error.located(path))
+        return error if error.path is not None else error.located(path)
     except (NotAFileError, OSError) as error:
-        return describe_error(error)
+        return error
     return None
 
 
@@ -279,7 +294,7 @@ def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction
     files = [file for file in map(parse_segment_file, odd) if file is not None]
     logs = [file for file in files if file.type_suffix == LOG_SUFFIX and not file.temporary]
     if len(logs) < len(files):
-        return Prediction(log.path, Outcome.STOPS_THE_START, str(error), log.topic_partition)
+        return _predict_no_start(log, error)
     bases = sorted(file.base_offset for file in logs)
     names = ", ".join(segment_file_name(base, LOG_SUFFIX) for base in bases)
     why = f"the broker skips {names}, which is not a regular file, and starts without it"
@@ -292,6 +307,7 @@ def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction
         f"{why}; move it away to predict the rest of the partition",
         log.topic_partition,
         reassigned_from=bases[-1] if skips_the_last else None,
+        error=error,
     )
 
 
@@ -347,6 +363,7 @@ def _checkpoints(log_dir: LogDir) -> Iterator[Prediction]:
             Outcome.STOPS_THE_START,
             f"it can't be read ({_reason(checkpoint.error)}): the broker takes this log directory "
             f"offline {when}, and stops if it is the only one",
+            error=checkpoint.error,
         )
 
 
@@ -387,4 +404,5 @@ def _duplicates(store: LogStore) -> Iterator[Prediction]:
                 Outcome.STOPS_THE_START,
                 f"duplicate partition, also in {where}; move all but one away",
                 topic_partition,
+                error=DuplicatePartitionError({topic_partition: paths}),
             )

@@ -31,14 +31,16 @@ _MOST_PLACES = 16
 _REPAIR = "repair --on-corrupt skip"
 
 
-class _DamagedBytes(NamedTuple):
-    """Bytes that are not batches, with what is valid before them."""
+class DamagedBytes(NamedTuple):
+    """Bytes that are not batches, with the valid batches before and after them."""
 
     position: int
     end: int
     kind: FindingKind
     reason: str
     batches_before: int
+    batches_after: int = 0
+    valid_bytes_after: int = 0
 
 
 class SegmentCheck:
@@ -51,8 +53,8 @@ class SegmentCheck:
 
     After `findings`: `largest_timestamp` (ms; -1 if no batch has one), the position of the first
     batch that has it, `epochs` (pairs of a leader epoch and its first offset here, both ascending),
-    and `epochs_fall` (True if a batch has a smaller epoch than an earlier one: one of them is
-    wrong).
+    `epochs_fall` (True if a batch has a smaller epoch than an earlier one: one of them is wrong),
+    and `damages`, all of them.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class SegmentCheck:
         self._time_index = TimeIndexCheck(
             segment, will_be_recovered=will_be_recovered, is_clean=log.is_clean
         )
-        self._damages: list[_DamagedBytes] = []
+        self.damages: list[DamagedBytes] = []
         self._tail: tuple[int, int] | None = None
 
     @property
@@ -135,7 +137,7 @@ class SegmentCheck:
         is_torn = self._tail is not None
         yield from self._offset_index.findings(batches, is_torn=is_torn)
         yield from self._time_index.findings(
-            batches, is_torn=is_torn, has_damage=bool(self._damages)
+            batches, is_torn=is_torn, has_damage=bool(self.damages)
         )
         yield from self._transactions.findings(batches)
 
@@ -160,8 +162,8 @@ class SegmentCheck:
             end = next_batch(file, position, batches.next_offset, last_offset)
             if reason is None and end >= file.size:
                 reason = "the length of the last batch is wrong"
-            self._damages.append(
-                _DamagedBytes(
+            self.damages.append(
+                DamagedBytes(
                     position,
                     end,
                     kind,
@@ -213,24 +215,26 @@ class SegmentCheck:
 
     def _broken_log(self, batches: BatchSequence) -> Iterator[Finding]:
         """Report each damaged place, its consequences, and the log's tail."""
-        damaged_after = sum(each.end - each.position for each in self._damages)
-        for number, damage in enumerate(self._damages):
-            later = self._damages[number + 1 :]
+        damaged_after = sum(each.end - each.position for each in self.damages)
+        for number, damage in enumerate(self.damages):
             damaged_after -= damage.end - damage.position
-            good = batches.end_position - damage.end - damaged_after
-            later_batches = batches.batch_count - damage.batches_before
-            rest = ""
-            if number == _MOST_PLACES - 1 and later:
-                rest = f"; {len(later)} later places are damaged too"
-            yield self._damage_finding(damage, good, later_batches, rest)
-            if rest:
-                break
+            self.damages[number] = damage._replace(
+                batches_after=batches.batch_count - damage.batches_before,
+                valid_bytes_after=batches.end_position - damage.end - damaged_after,
+            )
+        later = len(self.damages) - _MOST_PLACES
+        for number, damage in enumerate(self.damages[:_MOST_PLACES], 1):
+            has_rest = number == _MOST_PLACES and later > 0
+            rest = f"; {later} later places are damaged too" if has_rest else ""
+            yield self._damage_finding(damage, rest)
         if self._tail is not None:
             yield self._torn_tail(*self._tail)
 
-    def _damage_finding(self, damage: _DamagedBytes, good: int, batches: int, rest: str) -> Finding:
+    def _damage_finding(self, damage: DamagedBytes, rest: str) -> Finding:
         lost = f"{damage.end - damage.position:,} bytes are lost"
-        valid = f"{batches:,} valid batches of {good:,} bytes" if batches else "no valid batches"
+        valid = "no valid batches"
+        if damage.batches_after:
+            valid = f"{damage.batches_after:,} valid batches of {damage.valid_bytes_after:,} bytes"
         return Finding(
             damage.kind, self.segment.log_path, damage.position,
             f"{damage.reason}; {lost}, {valid} follow{rest}",

@@ -55,8 +55,10 @@ class ListJob(PartitionJob[PartitionListing]):
             ("segments", number),
             ("missing", pa.struct([("index", number), ("timeindex", number)])),
             ("log_start_offset", number),
+            ("log_start_source", text),
             ("log_start_basis", text),
             ("log_end_offset", number),
+            ("log_end_source", text),
             ("log_end_basis", text),
             ("base_offset", number),
             ("next_offset", number),
@@ -138,8 +140,10 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
         error = error or in_batches or end.error
         row |= {
             "log_start_offset": start.offset,
+            "log_start_source": start.source.value,
             "log_start_basis": start.basis,
             "log_end_offset": end.offset if end.error is None else None,
+            "log_end_source": end.source.value,
             "log_end_basis": end.basis,
             "first_timestamp": first,
             "largest_timestamp": largest,

@@ -15,6 +15,7 @@ from kafkastore.checks.predict import (
     predict_obstacles,
 )
 from kafkastore.jobs.job import Job, JobResults, Row, columns_of
+from kafkastore.recovery.log_recovery import RecoveredSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import (
@@ -72,7 +73,8 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
         """Return the columns of a directory's prediction."""
         import pyarrow as pa
 
-        cut = pa.struct([("valid_bytes", pa.int64()), ("reason", pa.string())])
+        text = pa.string()
+        cut = pa.struct([("valid_bytes", pa.int64()), ("kind", text), ("reason", text)])
         return [
             ("outcome", pa.string()),
             ("why", pa.string()),
@@ -107,7 +109,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
             "recovered_from": result.recovered_from,
         }
         if (recovered := result.recovered) is not None:
-            reasons = {f"{each.base_offset:020}.log": each.reason for each in recovered.segments}
+            segments = {f"{each.base_offset:020}.log": each for each in recovered.segments}
             row |= {
                 "log_start_offset": recovered.log_start_offset,
                 "log_end_offset": recovered.log_end_offset,
@@ -115,8 +117,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
                     each.base_offset for each in recovered.segments if each.is_recovered
                 ],
                 "cut": {
-                    name: {"valid_bytes": size, "reason": reasons.get(name)}
-                    for name, size in recovered.cut.items()
+                    name: _cut(size, segments.get(name)) for name, size in recovered.cut.items()
                 },
                 "deleted": dict(recovered.deleted),
                 "renamed": dict(recovered.renamed),
@@ -139,6 +140,13 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
     def weigh(self, item: PartitionPath | KnownPrediction) -> int:
         """Return the size of a partition's logs."""
         return weight([item]) if isinstance(item, PartitionPath) else 0
+
+
+def _cut(valid_bytes: int, segment: RecoveredSegment | None) -> Row:
+    """Describe a log that is cut, by its segment; a log with another name has none."""
+    kind = None if segment is None or segment.cut_kind is None else segment.cut_kind.value
+    reason = None if segment is None else segment.reason
+    return {"valid_bytes": valid_bytes, "kind": kind, "reason": reason}
 
 
 @dataclass

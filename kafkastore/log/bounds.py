@@ -12,7 +12,7 @@ import numpy as np
 from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import HIGH_WATERMARK_CHECKPOINT
 from kafkastore.log.isolation import first_undecided_offset
-from kafkastore.log.log_view import LogBound, LogView
+from kafkastore.log.log_view import BoundSource, LogBound, LogView
 
 #: The log end offset, the broker's last checkpoint, or an offset.
 HighWatermark = Literal["log-end", "checkpoint"] | int
@@ -51,21 +51,25 @@ def find_high_watermark(
     start = view.start_bound.offset
     end = view.log_end_offset if log_end_offset is None else log_end_offset
     if choice == "log-end":
-        return LogBound(end, "the log end offset, which a sole replica has after its restart")
+        basis = "the log end offset, which a sole replica has after its restart"
+        return LogBound(end, BoundSource.LOG_END, basis)
     if choice == "checkpoint":
-        offset, basis = view.checkpointed_high_watermark, HIGH_WATERMARK_CHECKPOINT
+        offset, source = view.checkpointed_high_watermark, BoundSource.CHECKPOINT
+        basis = HIGH_WATERMARK_CHECKPOINT
         if offset is None:
             _, unknown = view.checkpointed(HIGH_WATERMARK_CHECKPOINT)
-            return LogBound(start, f"the log start offset, where a broker begins: {unknown}")
+            basis = f"the log start offset, where a broker begins: {unknown}"
+            return LogBound(start, BoundSource.LOG_START, basis)
     elif isinstance(choice, int | np.integer) and not isinstance(choice, bool):
-        offset, basis = int(choice), "as given"
+        offset, source, basis = int(choice), BoundSource.CALLER, "as given"
     else:
         raise ArgumentValueError("high_watermark", "'log-end', 'checkpoint' or an int", choice)
     if offset < start:
-        return LogBound(start, f"the log start offset, above {offset} ({basis})")
+        basis = f"the log start offset, above {offset} ({basis})"
+        return LogBound(start, BoundSource.LOG_START, basis)
     if offset > end:
-        return LogBound(end, f"the log end offset, below {offset} ({basis})")
-    return LogBound(offset, basis)
+        return LogBound(end, BoundSource.LOG_END, f"the log end offset, below {offset} ({basis})")
+    return LogBound(offset, source, basis)
 
 
 def find_last_stable(view: LogView, high_watermark: int) -> LogBound:
@@ -77,9 +81,11 @@ def find_last_stable(view: LogView, high_watermark: int) -> LogBound:
     """
     undecided = first_undecided_offset(view, high_watermark)
     if undecided is None:
-        return LogBound(high_watermark, "the high watermark: no transaction is open below it")
+        basis = "the high watermark: no transaction is open below it"
+        return LogBound(high_watermark, BoundSource.HIGH_WATERMARK, basis)
     start = view.start_bound.offset
     if undecided < start:
         basis = f"the log start offset, above offset {undecided} of the oldest open transaction"
-        return LogBound(start, basis)
-    return LogBound(undecided, "first offset of the oldest open transaction")
+        return LogBound(start, BoundSource.LOG_START, basis)
+    basis = "first offset of the oldest open transaction"
+    return LogBound(undecided, BoundSource.OPEN_TRANSACTION, basis)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,15 +36,15 @@ MARKS = (
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
 
-class SkippedKind(Enum):
+class SkippedKind(StrEnum):
     """Why a directory is not read as a partition."""
 
-    UNREADABLE = auto()
-    NO_PARTITION = auto()
-    DELETED = auto()
-    FUTURE = auto()
-    STRAY = auto()
-    DUPLICATE = auto()
+    UNREADABLE = "unreadable"
+    NO_PARTITION = "no-partition"
+    DELETED = "deleted"
+    FUTURE = "future"
+    STRAY = "stray"
+    DUPLICATE = "duplicate"
 
 
 _SUFFIXES = {

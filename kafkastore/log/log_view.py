@@ -8,6 +8,7 @@ import warnings
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
+from enum import StrEnum
 from operator import attrgetter
 from os import PathLike
 from pathlib import Path
@@ -37,10 +38,25 @@ MOST_LISTINGS = 20
 AnswerT = TypeVar("AnswerT")
 
 
+class BoundSource(StrEnum):
+    """Where an offset bound comes from."""
+
+    CHECKPOINT = "checkpoint"
+    FIRST_SEGMENT = "first-segment"
+    LAST_BATCH = "last-batch"
+    NO_SEGMENT = "no-segment"
+    LOG_START = "log-start"
+    LOG_END = "log-end"
+    HIGH_WATERMARK = "high-watermark"
+    OPEN_TRANSACTION = "open-transaction"
+    CALLER = "caller"
+
+
 class LogBound(NamedTuple):
-    """An offset, a text that says where it comes from, and any corruption there."""
+    """An offset, where it comes from, the same as a text, and any corruption there."""
 
     offset: int
+    source: BoundSource
     basis: str
     error: CorruptionError | None = None
 
@@ -133,30 +149,35 @@ class LogView:
 
         Source: Kafka 2.4.0 ``Log.loadSegments``, ``LogManager.loadLogs``.
         """
-        first = self.segments[0].base_offset if self.segments else 0
-        basis = "base offset of the first segment" if self.segments else "there is no segment"
+        if self.segments:
+            first, source = self.segments[0].base_offset, BoundSource.FIRST_SEGMENT
+            basis = "base offset of the first segment"
+        else:
+            first, source, basis = 0, BoundSource.NO_SEGMENT, "there is no segment"
         offset, unknown = self.checkpointed(LOG_START_OFFSET_CHECKPOINT)
         if offset is None:
             error = None if self.log_dir is None else self.log_dir.log_starts_error
-            return LogBound(first, f"{basis}: {unknown}", error)
+            return LogBound(first, source, f"{basis}: {unknown}", error)
         if offset < first:
-            return LogBound(first, f"{basis}, above {offset} in {LOG_START_OFFSET_CHECKPOINT}")
-        return LogBound(offset, LOG_START_OFFSET_CHECKPOINT)
+            basis += f", above {offset} in {LOG_START_OFFSET_CHECKPOINT}"
+            return LogBound(first, source, basis)
+        return LogBound(offset, BoundSource.CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
 
     @property
     def end_bound(self) -> LogBound:
         """The offset after the last readable batch; `error` says why reading ends there."""
         start = self.start_bound.offset
         if not self.segments:
-            return LogBound(start, "the log start offset: there is no segment")
+            basis = "the log start offset: there is no segment"
+            return LogBound(start, BoundSource.NO_SEGMENT, basis)
         last = self.segments[-1]
         basis = f"after the last complete batch of {last.log_path.name}"
         if last.end_error is not None:
             basis += f"; what follows can't be read: {last.end_error}"
         if last.next_offset < start:
             basis = f"the log start offset, for the segments end at {last.next_offset}"
-            return LogBound(start, basis, last.end_error)
-        return LogBound(last.next_offset, basis, last.end_error)
+            return LogBound(start, BoundSource.LOG_START, basis, last.end_error)
+        return LogBound(last.next_offset, BoundSource.LAST_BATCH, basis, last.end_error)
 
     def checkpointed(self, name: str) -> tuple[int | None, str]:
         """Return the partition's offset in a checkpoint, or None, and why it has none."""

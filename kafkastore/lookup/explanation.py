@@ -13,7 +13,7 @@ from kafkastore.formats.indexes.entries import (
 )
 from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import time_in_text
-from kafkastore.lookup.differences import why_different
+from kafkastore.lookup.differences import DifferenceKind, find_difference
 from kafkastore.lookup.prepared import lookup_of, prepare
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.lookup.segments_by_time import ChosenBy, Lookup, SearchStep
@@ -56,8 +56,10 @@ class Explanation:
         Byte position of the batch that contains the answer.
     bytes_scanned : int
         Bytes from the starting position to the end of that batch, or of the segment.
+    difference : DifferenceKind or None
+        Why the answer is not the correct one; None if it is.
     reason : str or None
-        One sentence, if the answer is not the correct one.
+        The same in one sentence, with offsets and times.
     """
 
     target_timestamp: int
@@ -75,6 +77,7 @@ class Explanation:
     starting_position: int | None = None
     batch_position: int | None = None
     bytes_scanned: int = 0
+    difference: DifferenceKind | None = None
     reason: str | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -150,10 +153,11 @@ def explain(
     step = None
     if trace:
         step = trace[0] if trace[-1].found is None else trace[-1]
-    reason = None
+    difference = reason = None
     if (answer and answer.offset) != (correct and correct.offset):
-        reason = why_different(
-            view, target_timestamp, choice, lookup, answer=answer, correct=correct, step=step
+        difference, reason = find_difference(
+            view, target_timestamp, choice, lookup,
+            answer=answer, correct=correct, step=step, trace=trace,
         )
     outcome: dict[str, Any] = {
         "target_timestamp": target_timestamp,
@@ -161,6 +165,7 @@ def explain(
         "isolation": choice.isolation,
         "answer": answer,
         "correct": correct,
+        "difference": difference,
         "reason": reason,
     }
     if step is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from kafkastore.arguments import INT64_MAX, INT64_MIN
@@ -13,6 +14,16 @@ from kafkastore.recovery.segment_split import LogPart
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import batch_runs
+
+
+class CutKind(StrEnum):
+    """Why a broker cuts bytes off a log."""
+
+    INCOMPLETE_BATCH = "incomplete-batch"
+    """The last batch is incomplete, or zeros follow it."""
+    CORRUPT_BATCH = "corrupt-batch"
+    OUT_OF_ORDER_OFFSETS = "out-of-order-offsets"
+    """The offsets of batches go back, so that the whole segment is emptied."""
 
 
 @dataclass(slots=True)
@@ -29,6 +40,7 @@ class LoadedSegment:
     valid_bytes: int
     next_offset: int | None = None
     is_recovered: bool = False
+    cut_kind: CutKind | None = None
     reason: str | None = None
     start: int | None = None
 

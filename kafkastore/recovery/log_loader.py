@@ -278,7 +278,7 @@ class LogLoader:
                 cut_bytes = self._recovery.recover(segment, finds_epochs=True)
             except OutOfOrderAppendError as error:
                 cut_bytes = segment.valid_bytes
-                self._recovery.empty(segment, str(error))
+                self._recovery.empty(segment, error)
             except OffsetOverflowError as error:
                 return segment, error
             if cut_bytes:

@@ -19,6 +19,7 @@ from kafkastore.errors import ArgumentTypeError, CorruptCheckpointError
 from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_view import LogView
+from kafkastore.recovery.loaded_segment import CutKind
 from kafkastore.recovery.log_loader import LogLoader
 from kafkastore.recovery.segment_split import CopiedRange
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -33,8 +34,8 @@ class RecoveredSegment:
     """A segment that remains after loading.
 
     `size` is that of the ``.log`` now, of which `valid_bytes` remain; `next_offset` follows the
-    last batch. `is_recovered`: the log was checked and its indexes rebuilt. `reason` says why bytes
-    are cut, or is None.
+    last batch. `is_recovered`: the log was checked and its indexes rebuilt. `cut_kind` and `reason`
+    say why bytes are cut, or are None.
     """
 
     base_offset: int
@@ -42,6 +43,7 @@ class RecoveredSegment:
     valid_bytes: int
     next_offset: int
     is_recovered: bool
+    cut_kind: CutKind | None = None
     reason: str | None = None
 
     @property
@@ -168,6 +170,7 @@ def recover_log(
             segment.valid_bytes,
             segment.end(),
             segment.is_recovered,
+            segment.cut_kind,
             segment.reason,
         )
         for base_offset, segment in sorted(loader.segments.items())

@@ -5,7 +5,7 @@ Source: Kafka 2.4.0 ``Log.recoverSegment``, ``splitOverflowedSegment``; 3.9.0 ``
 
 from __future__ import annotations
 
-from kafkastore.errors import OffsetOverflowError
+from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
 from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -16,7 +16,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.recovery.directory_files import DirectoryFiles
-from kafkastore.recovery.loaded_segment import LoadedSegment
+from kafkastore.recovery.loaded_segment import CutKind, LoadedSegment
 from kafkastore.recovery.producer_recovery import ProducerRecovery, delete_snapshot
 from kafkastore.recovery.segment_split import (
     LARGEST_RELATIVE_OFFSET,
@@ -75,6 +75,8 @@ class SegmentRecovery:
         segment.is_recovered = True
         self._copy(segment)
         if segment.cut_bytes and segment.reason is None:
+            is_torn = rebuilt.reason is None
+            segment.cut_kind = CutKind.INCOMPLETE_BATCH if is_torn else CutKind.CORRUPT_BATCH
             segment.reason = rebuilt.reason or _TORN
         self._write_indexes(
             segment, rebuilt.offset_index, rebuilt.time_index, rebuilt.transaction_index
@@ -84,10 +86,11 @@ class SegmentRecovery:
         producers.take_snapshot()
         return cut_bytes
 
-    def empty(self, segment: LoadedSegment, reason: str) -> None:
-        """Truncate a segment to 0 bytes, for `reason`."""
+    def empty(self, segment: LoadedSegment, error: OutOfOrderAppendError) -> None:
+        """Truncate a segment whose offsets go back to 0 bytes."""
         segment.valid_bytes, segment.next_offset = 0, segment.base_offset
-        segment.is_recovered, segment.reason = True, reason
+        segment.is_recovered, segment.reason = True, str(error)
+        segment.cut_kind = CutKind.OUT_OF_ORDER_OFFSETS
         self._write_indexes(segment, b"", b"", b"")
         self._copy(segment)
 

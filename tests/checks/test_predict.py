@@ -2,6 +2,7 @@
 
 import re
 import struct
+from pathlib import Path
 
 import pytest
 from models.log_directory import Log, Segment
@@ -14,7 +15,14 @@ from models.refused import refused
 import kafkastore
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.predict import Outcome, changed_files
-from kafkastore.errors import ArgumentTypeError, CorruptIndexError, NotALogDirectoryError
+from kafkastore.errors import (
+    ArgumentTypeError,
+    CorruptCheckpointError,
+    CorruptIndexError,
+    DuplicatePartitionError,
+    NotAFileError,
+    NotALogDirectoryError,
+)
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.verify import verify
 from kafkastore.recovery.log_recovery import recover_log
@@ -177,7 +185,7 @@ def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the
     (found,) = predict_start(root, broker, index_interval_bytes=200)
     assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, 0)
     assert found.lost_offsets == 10
-    assert "assigns offsets up to 29 again" in found.why
+    assert found.reassigned_from == 20
     assert found.recovered.log_end_offset == 20
 
 
@@ -246,7 +254,8 @@ def test_an_index_that_leads_into_a_batch_stops_the_start_beside_a_marker(writte
     (root / ".kafka_cleanshutdown").touch()
     (found,) = predict_start(root, broker, index_interval_bytes=200)
     assert found.outcome is Outcome.STOPS_THE_START
-    assert str(index) in found.why
+    assert isinstance(found.error, CorruptIndexError)
+    assert Path(found.error.path) == index
     with pytest.raises(CorruptIndexError) as caught:
         recover_log(kafkastore.open(root)["t-0"], broker, is_clean=True)
     assert (caught.value.path, caught.value.position) == (index, len(true) - 8)
@@ -304,7 +313,8 @@ def test_a_partition_in_two_log_directories_stops_the_start(written, tmp_path):
     other = three_segments().write(tmp_path / "other")
     (found,) = predict_start([root, other], "2.4")
     assert found.outcome is Outcome.STOPS_THE_START
-    assert str(other) in found.why
+    assert isinstance(found.error, DuplicatePartitionError)
+    assert found.error.places == {("t", 0): (root / "t-0", other / "t-0")}
 
 
 @pytest.mark.parametrize(
@@ -317,7 +327,7 @@ def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
     first, second = predict_start(root, "2.4")
     assert first.outcome is Outcome.STOPS_THE_START
     assert first.path.name == name
-    assert "offline" in first.why
+    assert isinstance(first.error, CorruptCheckpointError)
     assert second.recovered is not None
 
 
@@ -329,7 +339,8 @@ def test_an_epoch_checkpoint_that_is_no_file_stops_the_start(written, kind):
     KINDS[kind](path)
     (found,) = predict_start(root, "2.4")
     assert (found.outcome, found.path) == (Outcome.STOPS_THE_START, path.parent)
-    assert str(path) in found.why
+    assert isinstance(found.error, NotAFileError)
+    assert Path(found.error.path) == path
 
 
 def test_a_damaged_topic_id_stops_the_start_of_brokers_that_read_it(written):
@@ -341,7 +352,8 @@ def test_a_damaged_topic_id_stops_the_start_of_brokers_that_read_it(written):
     assert outcomes[0] is not Outcome.STOPS_THE_START
     assert set(outcomes[1:]) == {Outcome.STOPS_THE_START}
     (found,) = predict_start(root, "4.1")
-    assert str(path) in found.why
+    assert isinstance(found.error, CorruptCheckpointError)
+    assert Path(found.error.path) == path
 
 
 def test_a_damaged_epoch_checkpoint_stops_the_start(written):
@@ -350,7 +362,8 @@ def test_a_damaged_epoch_checkpoint_stops_the_start(written):
     (log.path / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
     (found,) = predict_start(root, "2.4")
     assert found.outcome is Outcome.STOPS_THE_START
-    assert "leader-epoch-checkpoint" in found.why
+    assert isinstance(found.error, CorruptCheckpointError)
+    assert Path(found.error.path) == log.path / "leader-epoch-checkpoint"
 
 
 def test_the_quorum_s_own_log_is_recovered_whole_whatever_the_markers_say(written):
@@ -390,8 +403,9 @@ def test_a_log_that_is_no_file_is_passed_over(written, kind, base_offset):
     KINDS[kind](path)
     (found,) = predict_start(root, "2.4")
     assert found.outcome is Outcome.LOSES_RECORDS
-    assert f"skips {path.name}" in found.why
-    assert ("offsets of that segment again" in found.why) == (base_offset == 20)
+    assert isinstance(found.error, NotAFileError)
+    assert Path(found.error.path) == path
+    assert found.reassigned_from == (20 if base_offset == 20 else None)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
@@ -403,7 +417,7 @@ def test_another_file_of_a_segment_that_is_none_stops_the_start(written, kind, s
     KINDS[kind](path)
     (found,) = predict_start(root, "2.4")
     assert (found.outcome, found.path) == (Outcome.STOPS_THE_START, path.parent)
-    assert str(path) in found.why
+    assert Path(found.error.path) == path
     # Also beside one that would only be passed over.
     (path.parent / f"{0:020}.log").unlink()
     KINDS[kind](path.parent / f"{0:020}.log")

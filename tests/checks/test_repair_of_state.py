@@ -138,10 +138,10 @@ def test_a_segment_without_anything_readable_still_holds_its_offsets(root):
     assert [record.offset for record in log.records()] == list(range(20))
 
 
-def test_the_reason_of_a_missing_index_is_that_it_is_missing(root):
+def test_only_a_missing_index_is_rebuilt(root):
     (root / "t-0" / f"{20:020}.index").unlink()
     (change,) = plan_repair(root, on_corrupt="skip").changes
-    assert (change.reason, change.before) == ("it is missing", None)
+    assert (change.path, change.before) == (f"t-0/{20:020}.index", None)
 
 
 @pytest.mark.parametrize(

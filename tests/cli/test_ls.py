@@ -74,6 +74,7 @@ def test_directories_that_are_no_partitions_are_named(
     skipped = [row for row in run("ls", logs, "--json").lines if row["kind"] == "skipped"]
     assert len(skipped) == 2
     assert all(row["path"].endswith("-delete") for row in skipped)
+    assert {row["skipped_kind"] for row in skipped} == {"deleted"}
 
 
 def test_segments_have_their_files_and_modification_times(run: Run, sample_root: Path) -> None:
@@ -210,10 +211,10 @@ def test_bounds_say_what_they_rest_on(
     (root / "log-start-offset-checkpoint").write_text("0\n1\nup 1 7\n")
     first, second = run("ls", root, "--topic", "up", "--json").lines[1:3]
     assert (first["partition"], first["log_start_offset"]) == (0, 0)
-    assert first["log_start_basis"].endswith("log-start-offset-checkpoint has no line for it")
-    assert (second["log_start_offset"], second["log_start_basis"]) == (
-        7, "log-start-offset-checkpoint")
-    assert second["log_end_basis"].startswith("after the last complete batch of 000000")
+    assert first["log_start_source"] == "first-segment"
+    assert (second["log_start_offset"], second["log_start_source"]) == (7, "checkpoint")
+    assert second["log_end_source"] == "last-batch"
+    assert all(row["log_start_basis"] and row["log_end_basis"] for row in (first, second))
 
 
 def test_an_offset_is_located_with_its_segment(run: Run, sample_root: Path) -> None:

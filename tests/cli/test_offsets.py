@@ -249,12 +249,12 @@ def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -
     assert told["answer"] is None
     assert told["correct"] == {"timestamp": 1500000030813, "offset": 35, "leader_epoch": None}
     assert (told["base_offset"], told["chosen_by"]) == (0, "modification time")
-    assert told["reason"] == reason
+    assert (told["difference"], told["reason"]) == ("chosen-by-modification-time", reason)
     (legacy,) = run("offsets", sample_root, *asked[:4], "--rules", "legacy", "--explain",
                     "--json").lines
     why = legacy["explanation"]
     assert (why["answer"], why["base_offset"], why["chosen_by"]) == (None, None, None)
-    assert why["reason"] == "every segment was last modified after the requested time"
+    assert why["difference"] == "no-segment-that-old"
 
 
 def test_a_clock_skew_is_taken_off_the_time(run: Run, sample_root: Path) -> None:

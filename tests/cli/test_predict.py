@@ -48,6 +48,7 @@ def test_json_has_every_file_and_only_documented_fields(golden_case: Any, run: R
     ((name, cut),) = found["cut"].items()
     log = golden_case.root / "logs" / "crash-0" / name
     assert cut["valid_bytes"] + found["lost_bytes"] == log.stat().st_size
+    assert cut["kind"] == "corrupt-batch"
     assert cut["reason"]
     assert len(found["recovered_segments"]) == 3
     assert sum(written.endswith(".timeindex") for written in found["written"]) == 3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
+from kafkastore.errors import NotALogDirectoryError
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
 from kafkastore.jobs.inventory import MOST_SAMPLES, MOST_TIMES, InventoryJob, _Reading
 from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
@@ -89,7 +90,6 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     paths = list_partition_paths("s", kafkastore.open(copy))
     place = next(path for path in paths if path.path.endswith("up-0"))
     row = InventoryJob().run((place,))
-    assert "CRC" in row.error or "checksum" in row.error
     assert str(segment) in row.error
     assert row.readable_end == row.log_end_offset == row.records
     log = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)["up", 0]
@@ -106,10 +106,10 @@ def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy)
     for path in (copy / "up-0").iterdir():
         path.unlink()
     (copy / "up-0").rmdir()
-    assert "up-0 can't be listed" in InventoryJob().run((place,)).error
+    assert place.path in InventoryJob().run((place,)).error
     (failure,) = VerifyJob().run(PartitionToCheck(place, None)).failures
-    assert "up-0 can't be listed" in str(failure)
-    assert "up-0 can't be listed" in AnswersJob(NOW).run(AskedPartition(place, [0])).error
+    assert isinstance(failure, NotALogDirectoryError)
+    assert place.path in AnswersJob(NOW).run(AskedPartition(place, [0])).error
 
 
 def test_rows_travel_between_processes_and_become_json(places):

@@ -3,6 +3,7 @@
 `test_reading_of_bad_disks.py` runs these where compiled code meets such sectors too.
 """
 
+import errno
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -73,7 +74,7 @@ def test_what_lies_before_a_bad_sector_is_read_and_the_error_has_its_byte(logs, 
     assert found == list(range(50))
     assert isinstance(error, CorruptBatchError)
     assert (error.path, error.position) == (path, 10 * SIZE + 5)
-    assert "Input/output error" in str(error)
+    assert error.__cause__.errno == errno.EIO
 
 
 @with_every_reader

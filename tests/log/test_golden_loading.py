@@ -10,6 +10,7 @@ from models.loaded_log import position_of
 
 import kafkastore
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.log.log_view import BoundSource
 
 # What was harmed after the broker had answered: the log ends earlier.
 HARMED = ("crash-torn", "crash-bad-crc")
@@ -47,7 +48,7 @@ def test_the_checkpointed_high_watermark_is_the_true_one_after_a_clean_shutdown(
         told = log.explain_bounds("checkpoint").high_watermark
         if golden_case.answers["shutdown"] == "clean":
             assert told.offset == answers["high_watermark"]
-            assert told.basis == "replication-offset-checkpoint"
+            assert told.source is BoundSource.CHECKPOINT
         else:
             assert told.offset <= answers["high_watermark"]
         assert log.is_clean == (golden_case.answers["shutdown"] == "clean")

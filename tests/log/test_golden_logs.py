@@ -7,7 +7,8 @@ import pytest
 from models.iteration import until_error
 
 import kafkastore
-from kafkastore import CorruptBatchError, TimestampType
+from kafkastore import TimestampType
+from kafkastore.errors import ChecksumError
 from kafkastore.store.log_store import is_partition_directory
 
 TIMESTAMP_TYPES = {
@@ -173,15 +174,13 @@ def test_a_wrong_checksum_is_an_error_behind_the_records_before_it(golden_case):
         last = log.segments[-1]
         sound = last.rebuilt_indexes()
         wanted = [row for row in answers["records"] if row[0] < sound.next_offset]
-        records, error = until_error(log.records(), CorruptBatchError)
+        records, error = until_error(log.records(), ChecksumError)
         assert [as_answered(record) for record in records] == wanted
         assert (error.path, error.position) == (last.log_path, sound.valid_bytes)
-        assert "checksum" in str(error)
-        batches, error = until_error(log.to_arrow(["offset"]), CorruptBatchError)
+        batches, error = until_error(log.to_arrow(["offset"]), ChecksumError)
         offsets = [offset for batch in batches for offset in batch["offset"].to_pylist()]
         assert offsets == [row[0] for row in wanted]
         assert (error.path, error.position) == (last.log_path, sound.valid_bytes)
-        assert "checksum" in str(error)
         assert len(list(log.records(verify=False))) >= len(records)
 
 

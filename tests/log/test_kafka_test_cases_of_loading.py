@@ -14,6 +14,7 @@ from models.record_format import Batch, Row, marker
 
 import kafkastore
 from kafkastore import CorruptBatchError, LogSegment
+from kafkastore.log.log_view import BoundSource
 
 HERE = "log/test_kafka_test_cases_of_loading.py"
 LOADING = "log/test_loading.py"
@@ -197,7 +198,7 @@ def test_a_log_that_ends_before_its_start_is_empty_and_says_so(opened):
     log = opened(Log((Segment(0, batches(0, 1, 2)),), checkpointed_start=50))
     told = log.explain_bounds()
     assert [bound.offset for bound in told] == [50, 50, 50, 50]
-    assert told.log_end_offset.basis == "the log start offset, for the segments end at 3"
+    assert told.log_end_offset.source is BoundSource.LOG_START
     assert offsets(log.records()) == []
 
 
@@ -235,6 +236,7 @@ def test_reads_end_at_the_bound_that_is_asked_for(opened):
     watermark = log.explain_bounds(4).high_watermark.offset
     assert offsets(log.records(0, watermark)) == [0, 1, 3]
     assert log.last_stable_offset == 4
+    assert log.explain_bounds().last_stable_offset.source is BoundSource.OPEN_TRANSACTION
     assert offsets(log.records(isolation="read_committed")) == [0, 1, 3]
 
 
@@ -249,4 +251,4 @@ def test_a_transaction_whose_marker_is_not_replicated_is_undecided(opened, high_
 def test_the_last_stable_offset_is_not_below_the_log_start(opened):
     log = opened(Log((Segment(0, OPEN_AT_4),), checkpointed_start=5))
     assert log.last_stable_offset == 5
-    assert "oldest open transaction" in log.explain_bounds().last_stable_offset.basis
+    assert log.explain_bounds().last_stable_offset.source is BoundSource.LOG_START

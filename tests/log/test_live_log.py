@@ -14,7 +14,7 @@ from models.record_format import GZIP, Batch, Row
 
 import kafkastore
 from kafkastore import CorruptionError
-from kafkastore.errors import NotAFileError
+from kafkastore.errors import NotAFileError, NotALogDirectoryError
 from kafkastore.log import range_scan
 from kafkastore.segment import log_file
 
@@ -199,7 +199,8 @@ def test_a_topic_that_is_deleted_meanwhile_is_one_clear_error(tmp_path, read):
     (root / "t-0").rename(root / "t-0.0123456789abcdef0123456789abcdef-delete")
     found, error = until_error(read(log))
     assert found == []
-    assert f"{root / 't-0'} can't be listed" in str(error)
+    assert isinstance(error, NotALogDirectoryError)
+    assert str(root / "t-0") in str(error)
 
 
 @with_every_reader
@@ -249,27 +250,27 @@ def test_a_preallocated_log_that_fills_up_shows_whole_batches_only(root):
     assert log.segments[0].summary.error is None
 
 
-def ask(log, what):
+def ask(log, way):
     """[(offset, value or None)] of one way to ask."""
-    if what == "records":
+    if way == "records":
         return [(record.offset, record.value) for record in log.records()]
-    if what == "arrow":
+    if way == "arrow":
         return [
             (row["offset"], row["value"])
             for batch in log.to_arrow(["offset", "value"], batch_rows=7)
             for row in batch.to_pylist()
         ]
-    if what == "records from an offset":
+    if way == "records from an offset":
         start = (log.log_start_offset + log.log_end_offset) // 2
         found = [(record.offset, record.value) for record in log.records(start)]
         assert all(offset >= start for offset, _ in found)
         return found
-    if what == "a time":
+    if way == "a time":
         target = (log.log_start_offset + log.log_end_offset) // 2
         found = log.offset_for_timestamp(target)
         assert found is None or found.timestamp == found.offset >= target
         return []
-    if what == "committed":
+    if way == "committed":
         return [(record.offset, record.value) for record in log.records(isolation="read_committed")]
     bounds = log.explain_bounds()
     assert bounds.log_start_offset.offset <= bounds.log_end_offset.offset

@@ -20,6 +20,7 @@ import kafkastore
 from kafkastore import CorruptCheckpointError, UnknownLogStartWarning, samples
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.log.log_dir import SkippedKind
+from kafkastore.log.log_view import BoundSource
 from kafkastore.log.partition_files import PartitionFiles
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -193,27 +194,27 @@ def checkpoint(offset=None, topic="t"):
     return "".join(f"{line}\n" for line in ("0", len(lines), *lines)).encode()
 
 
-#: Log start offset checkpoints, the start that follows, and words of what it rests on.
+#: Log start offset checkpoints, the start that follows, its source, whether they are damaged.
 LOG_START_FILES = {
-    "no file": (None, 3, "there is no log-start-offset-checkpoint"),
-    "no line": (checkpoint(), 3, "has no line for it"),
-    "a line of another partition": (checkpoint(7, "other"), 3, "has no line for it"),
-    "an empty file": (b"", 3, "has no line for it"),
-    "below the first segment": (checkpoint(1), 3, "base offset of the first segment, above 1"),
-    "in the first segment": (checkpoint(4), 4, "log-start-offset-checkpoint"),
-    "in a later segment": (checkpoint(7), 7, "log-start-offset-checkpoint"),
-    "behind the end": (checkpoint(70), 70, "log-start-offset-checkpoint"),
-    "cut off": (checkpoint(7)[:4], 3, "damaged"),
-    "of another version": (b"1\n0\n", 3, "damaged"),
-    "no text": (b"\xff\xfe", 3, "damaged"),
+    "no file": (None, 3, BoundSource.FIRST_SEGMENT, False),
+    "no line": (checkpoint(), 3, BoundSource.FIRST_SEGMENT, False),
+    "a line of another partition": (checkpoint(7, "other"), 3, BoundSource.FIRST_SEGMENT, False),
+    "an empty file": (b"", 3, BoundSource.FIRST_SEGMENT, False),
+    "below the first segment": (checkpoint(1), 3, BoundSource.FIRST_SEGMENT, False),
+    "in the first segment": (checkpoint(4), 4, BoundSource.CHECKPOINT, False),
+    "in a later segment": (checkpoint(7), 7, BoundSource.CHECKPOINT, False),
+    "behind the end": (checkpoint(70), 70, BoundSource.CHECKPOINT, False),
+    "cut off": (checkpoint(7)[:4], 3, BoundSource.FIRST_SEGMENT, True),
+    "of another version": (b"1\n0\n", 3, BoundSource.FIRST_SEGMENT, True),
+    "no text": (b"\xff\xfe", 3, BoundSource.FIRST_SEGMENT, True),
 }
 
 
 @pytest.mark.parametrize(
-    ("data", "start", "basis"), LOG_START_FILES.values(), ids=LOG_START_FILES
+    ("data", "start", "source", "is_damaged"), LOG_START_FILES.values(), ids=LOG_START_FILES
 )
 def test_the_log_start_is_that_of_the_checkpoint_or_of_the_first_segment(
-    logs, data, start, basis
+    logs, data, start, source, is_damaged
 ):
     for path in (logs / "t-0").glob(f"{0:020}.*"):
         path.unlink()
@@ -221,10 +222,9 @@ def test_the_log_start_is_that_of_the_checkpoint_or_of_the_first_segment(
         (logs / LOG_STARTS).write_bytes(data)
     log = kafkastore.open(logs)["t-0"]
     told = log.explain_bounds().log_start_offset
-    is_damaged = basis == "damaged"
     with pytest.warns(UnknownLogStartWarning) if is_damaged else nullcontext():
         assert log.log_start_offset == told.offset == start
-    assert basis in told.basis
+    assert told.source is source
     assert [record.offset for record in log.records()] == list(range(start, 9))
     assert (told.error is not None) == is_damaged
     damaged = [each.path for each in log.log_dir.damaged_checkpoints]
@@ -244,33 +244,33 @@ def test_a_damaged_recovery_point_file_is_0_as_for_a_broker(logs, data, wanted):
     assert len(log.log_dir.damaged_checkpoints) == (wanted == 0)
 
 
-#: High watermarks asked for, the checkpoint, what is found for offsets 3 to 9, words of its basis.
+#: High watermarks asked for, the checkpoint, what is found for offsets 3 to 9, and its source.
 HIGH_WATERMARK_CHOICES = {
-    "the log end": ("log-end", checkpoint(4), 9, "a sole replica"),
-    "the checkpoint": ("checkpoint", checkpoint(4), 4, HIGH_WATERMARKS),
-    "a checkpoint behind the end": ("checkpoint", checkpoint(10), 9, "log end offset, below 10"),
-    "a checkpoint before the start": ("checkpoint", checkpoint(1), 3, "log start offset, above 1"),
-    "no checkpoint": ("checkpoint", None, 3, "there is no replication-offset-checkpoint"),
-    "no line in the checkpoint": ("checkpoint", checkpoint(), 3, "no line for it"),
-    "an offset": (7, checkpoint(4), 7, "as given"),
-    "an offset behind the end": (2**62, None, 9, "log end offset, below"),
-    "an offset before the start": (-1, None, 3, "log start offset, above -1"),
+    "the log end": ("log-end", checkpoint(4), 9, BoundSource.LOG_END),
+    "the checkpoint": ("checkpoint", checkpoint(4), 4, BoundSource.CHECKPOINT),
+    "a checkpoint behind the end": ("checkpoint", checkpoint(10), 9, BoundSource.LOG_END),
+    "a checkpoint before the start": ("checkpoint", checkpoint(1), 3, BoundSource.LOG_START),
+    "no checkpoint": ("checkpoint", None, 3, BoundSource.LOG_START),
+    "no line in the checkpoint": ("checkpoint", checkpoint(), 3, BoundSource.LOG_START),
+    "an offset": (7, checkpoint(4), 7, BoundSource.CALLER),
+    "an offset behind the end": (2**62, None, 9, BoundSource.LOG_END),
+    "an offset before the start": (-1, None, 3, BoundSource.LOG_START),
 }
 
 
 @pytest.mark.parametrize(
-    ("choice", "data", "wanted", "basis"), HIGH_WATERMARK_CHOICES.values(),
+    ("choice", "data", "wanted", "source"), HIGH_WATERMARK_CHOICES.values(),
     ids=HIGH_WATERMARK_CHOICES,
 )
-def test_the_high_watermark_is_what_was_asked_for_and_says_so(logs, choice, data, wanted, basis):
+def test_the_high_watermark_is_what_was_asked_for_and_says_so(logs, choice, data, wanted, source):
     (logs / LOG_STARTS).write_bytes(checkpoint(3))
     if data is not None:
         (logs / HIGH_WATERMARKS).write_bytes(data)
     log = kafkastore.open(logs)["t-0"]
     told = log.explain_bounds(choice)
     assert told.high_watermark.offset == told.last_stable_offset.offset == wanted
-    assert basis in told.high_watermark.basis
-    assert "no transaction is open" in told.last_stable_offset.basis
+    assert told.high_watermark.source is source
+    assert told.last_stable_offset.source is BoundSource.HIGH_WATERMARK
     assert log.high_watermark == 9
 
 
@@ -295,21 +295,24 @@ def test_bounds_of_a_lone_directory_say_that_nothing_is_known_of_checkpoints(log
     log = kafkastore.open(logs / "t-0")["t-0"]
     told = log.explain_bounds("checkpoint")
     assert told.log_start_offset.offset == told.high_watermark.offset == 0
-    for bound in (told.log_start_offset, told.high_watermark):
-        assert "by itself has no checkpoints" in bound.basis
+    assert told.log_start_offset.source is BoundSource.FIRST_SEGMENT
+    assert told.high_watermark.source is BoundSource.LOG_START
+    assert told.log_start_offset.error is None
 
 
 def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
     path = logs / "t-0" / name(6, ".log")
     sound = path.read_bytes()
-    for tail, word in ((b"", "00000000000000000006.log"), (bytes(500), "06.log"),
-                       (sound[:70], "06.log"),
-                       (b"\xff" * 200, "can't be read: impossible batch length")):
+    for tail, is_corrupt in (
+        (b"", False), (bytes(500), False), (sound[:70], False), (b"\xff" * 200, True)
+    ):
         path.write_bytes(sound + tail)
         told = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
-        assert told.offset == 9
-        assert word in told.basis
-        assert ("can't be read" in told.basis) == ("can't be read" in word)
+        assert (told.offset, told.source) == (9, BoundSource.LAST_BATCH)
+        assert (told.error is not None) == is_corrupt
+        if is_corrupt:
+            assert (told.error.path, told.error.position) == (path, len(sound))
+            assert str(told.error) in told.basis
 
 
 def test_an_empty_partition_says_that_it_has_no_segment(logs):
@@ -317,8 +320,8 @@ def test_an_empty_partition_says_that_it_has_no_segment(logs):
         path.unlink()
     told = kafkastore.open(logs)["t-0"].explain_bounds()
     assert {bound.offset for bound in told} == {0}
-    assert "there is no segment" in told.log_start_offset.basis
-    assert "there is no segment" in told.log_end_offset.basis
+    assert told.log_start_offset.source is BoundSource.NO_SEGMENT
+    assert told.log_end_offset.source is BoundSource.NO_SEGMENT
 
 
 LINES = st.one_of(st.none(), st.integers(-1, 60))

@@ -114,7 +114,6 @@ def test_partitions_that_lie_in_one_directory_are_iterated_before_others_are_tol
     assert [str(log.topic_partition) for log in found] == ["a-0", "z-0"]
     assert isinstance(error, DuplicatePartitionError)
     assert error.places == {("t", 0): (logs / "t-0", other / "t-0")}
-    assert "t-0 is in two places" in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert [log.path for log in store.partitions.copies("t-0")] == [logs / "t-0", other / "t-0"]
     assert [log.path for log in store.partitions.copies(("a", 0))] == [other / "a-0"]

@@ -1,6 +1,5 @@
 """Reading one partition from Python: records and batches between offsets."""
 
-import re
 import tempfile
 from pathlib import Path
 
@@ -14,7 +13,12 @@ from models.record_strategies import bounded, logs
 
 import kafkastore
 from kafkastore import CorruptBatchError, TopicPartition, UnsupportedFormatError
-from kafkastore.errors import DecompressedSizeError, NotALogDirectoryError
+from kafkastore.errors import (
+    ChecksumError,
+    DecompressedSizeError,
+    DecompressionError,
+    NotALogDirectoryError,
+)
 
 
 @pytest.fixture
@@ -169,28 +173,26 @@ def test_records_are_read_lazily(opened):
         next(records)
 
 
-# A batch at offset 2, the kind of error, a word of it.
+# A batch at offset 2, and the type of error.
 BROKEN = {
-    "a wrong checksum": (numbered(2)[0].data[:-1] + b"x", CorruptBatchError, "checksum"),
+    "a wrong checksum": (numbered(2)[0].data[:-1] + b"x", ChecksumError),
     "a count that lies": (
-        Batch((Row(2, 5),), stated_count=7).data, CorruptBatchError, "runs past the end|count"),
+        Batch((Row(2, 5),), stated_count=7).data, CorruptBatchError),
     "compressed records that end early": (
-        Batch((Row(2, 5),), codec=ZSTD, stated_count=2).data, CorruptBatchError, "runs past|count"),
-    "no gzip": (message(1, 2, 5, None, b"not gzip at all", GZIP), CorruptBatchError, "gzip"),
-    "an unknown codec": (message(1, 2, 5, None, b"x", 5), UnsupportedFormatError, "codec 5"),
+        Batch((Row(2, 5),), codec=ZSTD, stated_count=2).data, CorruptBatchError),
+    "no gzip": (message(1, 2, 5, None, b"not gzip at all", GZIP), DecompressionError),
+    "an unknown codec": (message(1, 2, 5, None, b"x", 5), UnsupportedFormatError),
     "a magic that is not known": (
-        numbered(2)[0].data[:16] + b"\x03" + numbered(2)[0].data[17:], UnsupportedFormatError,
-        "magic 3"),
+        numbered(2)[0].data[:16] + b"\x03" + numbered(2)[0].data[17:], UnsupportedFormatError),
     "a length that can't be": (
-        numbered(2)[0].data[:8] + b"\xff" * 4 + numbered(2)[0].data[12:], CorruptBatchError,
-        "length -1"),
+        numbered(2)[0].data[:8] + b"\xff" * 4 + numbered(2)[0].data[12:], CorruptBatchError),
 }
 
 
-@pytest.mark.parametrize(("harm", "kind", "told"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("harm", "kind"), BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("reader", ["records", "records to an end", "arrow"])
 def test_a_broken_batch_is_told_with_file_and_byte_behind_all_before_it(
-    opened, harm, kind, told, reader
+    opened, harm, kind, reader
 ):
     before = Segment(0, numbered(0, 1))
     found = opened(Log((before, Segment(2, (), tail=harm + numbered(3)[0].data))))
@@ -202,9 +204,8 @@ def test_a_broken_batch_is_told_with_file_and_byte_behind_all_before_it(
         records, error = until_error(found.records(0, end))
         offsets = [record.offset for record in records]
     assert offsets == [0, 1]
-    assert isinstance(error, kind)
+    assert type(error) is kind
     assert (error.path, error.position) == (found.segments[1].log_path, 0)
-    assert re.search(told, str(error))
     assert "\n" not in str(error)
 
 

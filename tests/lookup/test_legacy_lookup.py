@@ -8,6 +8,7 @@ from models.record_format import Batch, Row
 from models.refused import refused
 
 import kafkastore
+from kafkastore import DifferenceKind
 
 CLOCK = 2_000_000_000_000  # later than every modification time here, earlier than the clock's
 
@@ -57,11 +58,17 @@ def test_each_way_to_ask_has_the_answer_of_the_request(golden_case):
 
 
 @pytest.mark.parametrize(
-    ("time", "answer", "segment"),
-    [(99_999, None, None), (100_000, 0, 0), (199_999, 0, 0), (200_000, 7, 7), (2**62, 8, None)],
+    ("time", "answer", "segment", "difference"),
+    [
+        (99_999, None, None, None),
+        (100_000, 0, 0, DifferenceKind.FIRST_OFFSET),
+        (199_999, 0, 0, DifferenceKind.FIRST_OFFSET),
+        (200_000, 7, 7, DifferenceKind.FIRST_OFFSET),
+        (2**62, 8, None, DifferenceKind.LOG_END),
+    ],
 )
 def test_an_explanation_names_the_segment_and_why_the_answer_is_not_the_correct_one(
-    dated, time, answer, segment
+    dated, time, answer, segment, difference
 ):
     found = dated.explain_timestamp(time, "legacy")
     assert (found.answer and found.answer.offset, found.base_offset) == (answer, segment)
@@ -72,14 +79,15 @@ def test_an_explanation_names_the_segment_and_why_the_answer_is_not_the_correct_
         )
     assert (found.starting_position, found.bytes_scanned) == (None, 0)
     assert found.correct is None
-    assert (found.reason is None) == (answer is None)
+    assert found.difference is difference
+    assert (found.reason is None) == (difference is None)
     assert str(found).startswith("legacy: none" if answer is None else f"legacy: offset {answer}\n")
 
 
 def test_modification_times_after_all_records_are_the_reason_for_no_answer(dated):
     found = dated.explain_timestamp(1500, "legacy")
     assert (found.answer, found.correct.offset) == (None, 7)
-    assert found.reason is not None
+    assert found.difference is DifferenceKind.NO_SEGMENT_THAT_OLD
 
 
 def test_no_time_before_1970_has_an_answer(dated):

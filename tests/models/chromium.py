@@ -38,7 +38,14 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class NoChromiumError(Exception):
-    """There is none on ``PATH`` nor in the cache."""
+    """There is none on ``PATH`` nor in the cache; `can_be_fetched` by apt."""
+
+    def __init__(self, *, can_be_fetched: bool) -> None:
+        how = "and no apt to fetch it with"
+        if can_be_fetched:
+            how = "python -m models.chromium fetches it"
+        super().__init__(f"no Chromium, {how}")
+        self.can_be_fetched = can_be_fetched
 
 
 class Command(NamedTuple):
@@ -63,8 +70,7 @@ def command() -> Command:
     root = CACHE / "root"
     if not root.is_dir():
         has_apt = shutil.which("apt-get") and shutil.which("dpkg-deb")
-        how = "python -m models.chromium fetches it" if has_apt else "and no apt to fetch it with"
-        raise NoChromiumError(f"no Chromium, {how}")
+        raise NoChromiumError(can_be_fetched=bool(has_apt))
     libraries = {str(path.parent) for path in root.rglob("*.so*")}
     return Command(
         str(root / "usr/lib/chromium/chromium-headless-shell"),
@@ -293,8 +299,8 @@ if __name__ == "__main__":
     try:
         print(command().program)
     except NoChromiumError as reason:
-        if "no apt" in str(reason):
-            print(reason)
-        else:
+        if reason.can_be_fetched:
             fetch()
             print(f"Chromium in {CACHE}")
+        else:
+            print(reason)

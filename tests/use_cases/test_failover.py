@@ -17,6 +17,7 @@ from kafkastore.jobs.failover import failover
 from kafkastore.use_cases.failover import FailoverError, UnknownLatencyError
 from kafkastore.use_cases.failover_check import check_failover
 from kafkastore.use_cases.fingerprints import Fingerprints
+from kafkastore.use_cases.lag import OffsetPlace
 from kafkastore.use_cases.record_times import runs_between
 
 LAT = {"message_timestamp_type": "LogAppendTime"}
@@ -191,7 +192,8 @@ def test_where_all_is_consumed_the_newest_record_is_where_to_go_on(tmp_path):
     for position in (5, 7):
         found = only(failover(one, two, offsets=at(position)))
         assert (found.offset, found.check.unread, found.check.duplicates) == (4, 0, 1)
-        assert "all that cluster 1 has was consumed" in found.bound.basis
+        assert found.bound.timestamp == T0 + 4
+        assert found.place is (OffsetPlace.IN_LOG if position == 5 else OffsetPlace.BEYOND_END)
 
 
 def test_what_was_deleted_unread_in_cluster_1_is_looked_for_from_the_start_of_cluster_2(tmp_path):
@@ -204,7 +206,7 @@ def test_what_was_deleted_unread_in_cluster_1_is_looked_for_from_the_start_of_cl
     two = write(tmp_path / "2", records)
     found = only(failover(kafkastore.open(tmp_path / "1"), two, offsets=at(2)))
     assert (found.offset, found.bound.timestamp) == (0, None)
-    assert "offsets 2 to 3 were deleted" in found.bound.basis
+    assert found.place is OffsetPlace.BELOW_START
 
 
 def test_where_cluster_2_has_nothing_so_late_its_end_is_where_to_go_on(tmp_path):

@@ -83,7 +83,12 @@ def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
             "partitions": len(log_dir.partition_paths),
         }
         for skipped in log_dir.skipped:
-            yield {"kind": "skipped", "path": str(skipped.path), "reason": skipped.reason}
+            yield {
+                "kind": "skipped",
+                "path": str(skipped.path),
+                "skipped_kind": skipped.kind.value,
+                "reason": skipped.reason,
+            }
         for damaged in log_dir.damaged_checkpoints:
             yield {"kind": "damaged", "path": str(damaged.path), "error": str(damaged.error)}
 
@@ -108,7 +113,7 @@ def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None
     for line in group_lines(lines, verbose=call.verbose):
         print_text(line)
     skipped = (each for log_dir in log_dirs for each in log_dir.skipped)
-    unread = ((each.reason, f"not read: {each.path}, {each.reason}") for each in skipped)
+    unread = ((each.kind, f"not read: {each.path}, {each.reason}") for each in skipped)
     for line in group_lines(unread, verbose=call.verbose):
         print_text(line)
     for log_dir in log_dirs:

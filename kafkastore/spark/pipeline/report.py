@@ -51,7 +51,7 @@ class AnswerTable(NamedTuple):
 class SizeList(NamedTuple):
     """The largest topics or partitions, and the total of all others."""
 
-    what: str
+    unit: str
     shown: list[digest.Size]
     rest: digest.Size | None
 
@@ -169,15 +169,15 @@ def drop_samples(store: StoreResult) -> None:
     ]
 
 
-def _size_list(what: str, store: StoreResult, sizes: list[digest.Size]) -> SizeList:
+def _size_list(unit: str, store: StoreResult, sizes: list[digest.Size]) -> SizeList:
     shown, others = sizes[:MOST_SIZES], {each.name for each in sizes[MOST_SIZES:]}
     rows = [
         row
         for row in store.partitions
-        if (row.place.topic if what == "topic" else digest.name_of(row)) in others
+        if (row.place.topic if unit == "topic" else digest.name_of(row)) in others
     ]
-    more = f"{len(others):,} more {what}{'' if len(others) == 1 else 's'}"
-    return SizeList(what, shown, digest.size_of(more, rows) if others else None)
+    more = f"{len(others):,} more {unit}{'' if len(others) == 1 else 's'}"
+    return SizeList(unit, shown, digest.size_of(more, rows) if others else None)
 
 
 def moment(timestamp: int) -> str:

