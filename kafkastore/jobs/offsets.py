@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkastore.errors import CorruptionError, UnsupportedTimestampError
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.job import PartitionJob, Row
+from kafkastore.jobs.job import PartitionJob, Row, skipped_column, skipped_rows
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
@@ -96,6 +96,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
             ("timestamp", number),
             ("leader_epoch", pa.int32()),
             ("correct", number),
+            skipped_column(),
         ]
 
     def run(self, item: Copies) -> PartitionTimeOffsets:
@@ -106,10 +107,11 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
 
     def rows(self, result: PartitionTimeOffsets) -> Iterator[Row]:
         """Yield a row for each time and rules, or one for the error of a time."""
+        skipped = skipped_rows(result.skipped)
         for each in result.times:
             asked = {"asked_timestamp": each.asked_timestamp}
             if each.error is not None:
-                yield {**asked, "error": describe_error(each.error)}
+                yield {**asked, "skipped": skipped, "error": describe_error(each.error)}
             for answer in each.answers:
                 yield {
                     **asked,
@@ -118,6 +120,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
                     "timestamp": answer.timestamp,
                     "leader_epoch": answer.leader_epoch,
                     "correct": each.correct,
+                    "skipped": skipped,
                     "error": REFUSED if answer.is_refused else None,
                 }
 

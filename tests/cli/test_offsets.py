@@ -267,3 +267,13 @@ def test_a_clock_skew_is_taken_off_the_time(run: Run, sample_root: Path) -> None
     assert_one_sentence(
         run("offsets", sample_root, "--at", at, "--clock-skew", "soon"), "is not a duration"
     )
+
+
+def test_json_lists_the_skipped_bytes(run: Run, sample_copy: Path) -> None:
+    log = sample_copy / "up-0" / "00000000000000000000.log"
+    log.write_bytes(b"\xff" * 131 + log.read_bytes()[131:])
+    options = ["--topic", "up-0", "--at", 0, "--on-corrupt", "skip", "--json"]
+    (row,) = run("offsets", sample_copy, *options).lines
+    assert (row["offset"], row["correct"], row["error"]) == (1, None, None)
+    (skipped,) = row["skipped"]
+    assert (skipped["path"], skipped["position"], skipped["end_position"]) == (str(log), 0, 131)

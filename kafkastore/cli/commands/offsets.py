@@ -19,7 +19,13 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_number, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.offsets import REFUSED, OffsetAnswer, OffsetsJob, TimeOffsets
+from kafkastore.jobs.offsets import (
+    REFUSED,
+    OffsetAnswer,
+    OffsetsJob,
+    PartitionTimeOffsets,
+    TimeOffsets,
+)
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.time_text import format_time
 from kafkastore.lookup.rules import (
@@ -149,7 +155,7 @@ def command(
         for _, found in call.readable(job, items, runner):
             answered = [*call.problems.answered(found.topic_partition, found.times)]
             if call.as_json:
-                for row in _rows(found.topic_partition, answered, explains=explain):
+                for row in _rows(job, found, answered):
                     write_json(row)
             elif explain:
                 _print_explanations(call, found.topic_partition, answered)
@@ -216,26 +222,20 @@ def _difference(offset: int | None, right: int) -> str:
 
 
 def _rows(
-    partition: TopicPartition, times: Iterable[TimeOffsets], *, explains: bool
+    job: OffsetsJob, found: PartitionTimeOffsets, times: Iterable[TimeOffsets]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the JSON of each answer."""
+    """Yield the job's row of each answer, with what a reader would look up."""
+    place = found.topic_partition._asdict()
     for each in times:
-        for answer in each.answers:
-            row = {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "asked_timestamp": each.asked_timestamp,
-                "rules": answer.rules,
-                "offset": answer.offset,
-                "timestamp": answer.timestamp,
+        rows = job.rows(found._replace(times=(each,)))
+        for answer, row in zip(each.answers, rows, strict=True):
+            added: dict[str, Any] = {
                 "time": None if answer.timestamp is None else format_time(answer.timestamp),
-                "leader_epoch": answer.leader_epoch,
-                "error": REFUSED if answer.is_refused else None,
                 "note": _note(each) or None,
             }
-            if explains:
-                row["explanation"] = answer.explanation and answer.explanation.as_json()
-            yield row
+            if job.explains:
+                added["explanation"] = answer.explanation and answer.explanation.as_json()
+            yield {**place, **row, **added}
 
 
 def _format_asked(call: StoreCall, asked: int) -> str:
