@@ -432,7 +432,7 @@ def test_columns_are_those_of_the_document():
     for name, schema in (
         ("inventory", InventoryJob().schema()),
         ("verify", VerifyJob().schema()),
-        ("predict", PredictJob().schema()),
+        ("predict_start", PredictJob().schema()),
         ("compare", CompareJob().schema()),
         ("lag", LagJob().schema()),
         ("latency", LatencyJob().schema()),
