@@ -186,6 +186,16 @@ def compare(
     ]
 
 
+def columns_by_name(compared: NDArray[np.void]) -> dict[str, NDArray[np.int64]]:
+    """Return the columns of rows of COMPARISON, with the offsets of its answers only."""
+    names = COMPARISON.names or ()
+    columns = {name: compared[name] for name in names}
+    return {
+        name: np.ascontiguousarray(each if each.dtype.names is None else each["offset"])
+        for name, each in columns.items()
+    }
+
+
 def compare_columns(
     log: PartitionLog,
     timestamps: Timestamps,

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-from kafkastore.legacy.comparison import Timestamps, as_timestamps, compare_columns
+from kafkastore.legacy.comparison import (
+    Timestamps,
+    as_timestamps,
+    columns_by_name,
+    compare_columns,
+)
 
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
@@ -97,14 +102,6 @@ def as_record_batch(
     columns = [
         pa.array([topic_partition.topic] * count, pa.string()),
         pa.array(np.full(count, topic_partition.partition, np.int32)),
-        pa.array(np.ascontiguousarray(compared["asked_timestamp"])),
+        *(pa.array(each, mask=each < 0) for each in columns_by_name(compared).values()),
     ]
-    for numbers in (
-        compared["legacy"],
-        compared["broker"]["offset"],
-        compared["correct"]["offset"],
-        compared["redelivered"],
-        compared["missed"],
-    ):
-        columns.append(pa.array(np.ascontiguousarray(numbers), mask=numbers < 0))
     return pa.RecordBatch.from_arrays(columns, schema=schema())

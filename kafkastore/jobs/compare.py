@@ -18,6 +18,7 @@ from kafkastore.jobs.job import (
     skipped_rows,
 )
 from kafkastore.legacy import compare_columns, segment_times
+from kafkastore.legacy.comparison import columns_by_name
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.paths import describe_error
@@ -100,15 +101,9 @@ class CompareJob(PartitionJob[ComparedPartition]):
 
 def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
     """Yield a row for each time of a comparison."""
-    for asked, legacy, broker, correct, redelivered, missed in compared.tolist():
-        yield {
-            "asked_timestamp": asked,
-            "legacy": _or_none(legacy),
-            "broker": _or_none(broker[1]),
-            "correct": _or_none(correct[1]),
-            "redelivered": _or_none(redelivered),
-            "missed": _or_none(missed),
-        }
+    columns = columns_by_name(compared)
+    for numbers in zip(*(each.tolist() for each in columns.values()), strict=True):
+        yield dict(zip(columns, map(_or_none, numbers), strict=True))
 
 
 class AnswerRow(NamedTuple):

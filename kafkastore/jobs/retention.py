@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
@@ -55,6 +56,33 @@ class RetentionJob(PartitionJob[PartitionRetention]):
     def rows(self, result: PartitionRetention) -> Iterator[Row]:
         """Yield a row for each segment."""
         return map(segment_row, result.segments)
+
+
+def place_row(found: PartitionRetention, path: Path) -> Row:
+    """Return the columns that name a partition, and a path of it."""
+    return {**found.topic_partition._asdict(), "path": str(path)}
+
+
+def partition_row(found: PartitionRetention) -> Row:
+    """Return the row of a partition: its configuration, and sums over its segments."""
+    blocker = found.blocker
+    return {
+        **place_row(found, found.path),
+        "now": found.now,
+        "cleanup_policy": sorted(found.config.cleanup_policy),
+        "retention_ms": found.config.retention_ms,
+        "retention_bytes": found.config.retention_bytes,
+        "segments": len(found.segments),
+        "size": sum(each.size for each in found.segments),
+        "deleted_segments": len(found.going),
+        "deleted_size": sum(each.size for each in found.going),
+        "blocked_segments": len(found.blocked),
+        "blocker": None if blocker is None else blocker.base_offset,
+        "rolls": found.outcome.rolls,
+        "rolls_after": found.rolls_after,
+        "log_start_offset": found.log_start_offset,
+        "new_log_start_offset": found.outcome.log_start_offset,
+    }
 
 
 def segment_row(fate: SegmentFate) -> dict[str, int | str | None]:

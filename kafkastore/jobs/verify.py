@@ -186,6 +186,22 @@ class VerifySummary:
         self.failures += len(checked.failures)
 
 
+def summary_row(summary: VerifySummary) -> dict[str, int]:
+    """Return the row of the totals."""
+    return {
+        "partitions": summary.partitions,
+        "segments": summary.segments,
+        "segments_read": summary.segments_read,
+        **{severity_column(each): summary.findings[each] for each in reversed(Severity)},
+        "failures": summary.failures,
+    }
+
+
+def severity_column(severity: Severity) -> str:
+    """Return the column of a summary that counts the findings of a severity."""
+    return severity.value.replace("-", "_")
+
+
 def verify(
     path: Paths,
     *,

@@ -19,7 +19,7 @@ import os
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Generic, Self
+from typing import ClassVar, Generic, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,36 @@ def base_offset_of(path: Path) -> int:
     if named is None:
         raise InvalidNameError(f"{path} has no base offset in its name; give base_offset")
     return named.base_offset
+
+
+class _OpenIndex(Protocol):
+    """An index file of any kind."""
+
+    path: Path
+    size: int
+
+    @property
+    def entry_size(self) -> int:
+        """Size of an entry in bytes."""
+
+    def first_disorder(self) -> int:
+        """Return the slot of the first entry that is out of order, or -1."""
+
+
+def check_order(index: _OpenIndex) -> None:
+    """Raise CorruptIndexError for an entry out of order, or a partial one at the end."""
+    entry_size = index.entry_size
+    slot, odd_bytes = index.first_disorder(), index.size % entry_size
+    if slot >= 0:
+        raise CorruptIndexError(
+            f"entry {slot} is out of order", path=index.path, position=slot * entry_size
+        )
+    if odd_bytes:
+        raise CorruptIndexError(
+            f"{odd_bytes} bytes after the last complete entry of {entry_size} bytes",
+            path=index.path,
+            position=index.size - odd_bytes,
+        )
 
 
 class _IndexFile(Generic[EntryT]):
@@ -129,6 +159,11 @@ class _IndexFile(Generic[EntryT]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.path)!r}, base_offset={self.base_offset})"
+
+    @property
+    def entry_size(self) -> int:
+        """Size of an entry in bytes."""
+        return self._format.ENTRY_SIZE
 
     @property
     def entry_count(self) -> int:

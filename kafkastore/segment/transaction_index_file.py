@@ -92,6 +92,11 @@ class TransactionIndex:
         return f"{type(self).__name__}({str(self.path)!r}, base_offset={self.base_offset})"
 
     @property
+    def entry_size(self) -> int:
+        """Size of an entry in bytes."""
+        return transaction_index.ENTRY_SIZE
+
+    @property
     def entry_count(self) -> int:
         """Whole entries in the file."""
         return transaction_index.entry_count(self._data)

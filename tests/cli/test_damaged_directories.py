@@ -78,7 +78,8 @@ def by_partition(ran: Ran) -> Rows:
     found: Rows = {name: [] for name in PARTITIONS}
     for row in ran.lines:
         if row.get("topic") is not None and row.get("kind") != "error":
-            row.pop("path", None)  # of another directory
+            for name in ("store", "path"):  # of another directory
+                row.pop(name, None)
             found[f"{row['topic']}-{row.get('partition', 0)}"].append(row)
     return found
 
@@ -376,7 +377,7 @@ def test_verify_finds_both_and_nothing_else_that_is_new(
 
     ran = run("verify", directories.damaged, "--json")
     assert (ran.code, ran.err) == (1, "")
-    assert ran.lines[-1]["findings"]["data-loss-risk"] == 2
+    assert ran.lines[-1]["data_loss_risk"] == 2
     found = findings(directories.damaged) - findings(directories.intact)
     expected = {
         (f"{name}/{harm.path.name}", "data-loss-risk", harm.position)

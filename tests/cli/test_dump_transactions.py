@@ -75,7 +75,7 @@ def test_an_empty_transaction_index_says_so(run: Run, txn_index: Path) -> None:
          "entry 1 has version 2, not 0 in {path} at byte 34;"),
         (lambda data: b"\1" + data[1:], 0, "entry 0 has version 256, not 0 in {path} at byte 0;"),
         (lambda data: data[34:] + data[:34], 2,
-         "entry 1, (7, 0, 10, 11), is out of order after entry 0, (1099511627776, 5, 15, 13),"),
+         "entry 1 is out of order in {path} at byte 34;"),
         (lambda data: data[:18] + bytes(7) + b"\2" + data[26:], 2,
          "entry 0 has last offset 2, below the base offset 3 in {path} at byte 0;"),
     ],

@@ -161,9 +161,7 @@ def _print_step(step: str, seconds: float, summary: str) -> None:
 def _write_result(result: PipelineResult) -> None:
     """Write the figures of each store, then the output paths, as JSON."""
     for row in result.summary():
-        numbers = row._asdict()
-        agreements = {name: numbers[name]._asdict() for name in ("before", "after")}
-        write_json({"kind": "store", **numbers, **agreements})
+        write_json({"kind": "store", **row.as_json()})
     write_json(
         {
             "kind": "result",

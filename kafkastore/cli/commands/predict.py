@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from kafkastore.checks.predict import Outcome, Prediction
 from kafkastore.cli.options.change_options import index_interval_option
@@ -54,9 +53,9 @@ def command(call: StoreCall, version: str, index_interval_bytes: int) -> int:
     with call.executor("predicting", is_streamed=call.as_json or call.verbose) as runner:
         found = _count_outcomes(job.results(items, runner), total)
         if call.as_json:
-            for each in found:
+            for item, each in zip(items, found, strict=True):
                 for row in job.rows(each):
-                    write_json({**_place(each), **row})
+                    write_json({**job.place(item), **row})
         else:
             _print(found, verbose=call.verbose)
     if not call.as_json:
@@ -69,15 +68,6 @@ def _count_outcomes(found: Iterable[Prediction], total: PredictionSummary) -> It
     for each in found:
         total.add(each)
         yield each
-
-
-def _place(each: Prediction) -> dict[str, Any]:
-    named = each.topic_partition
-    return {
-        "path": str(each.path),
-        "topic": None if named is None else named.topic,
-        "partition": None if named is None else named.partition,
-    }
 
 
 def _print(found: Iterable[Prediction], *, verbose: bool) -> None:

@@ -14,7 +14,7 @@ from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.tables import format_count, format_size, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
-from kafkastore.jobs.retention import RetentionJob, segment_row
+from kafkastore.jobs.retention import RetentionJob, partition_row, place_row, segment_row
 from kafkastore.log.timestamp_warnings import TimestampWarning
 from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentFate
 from kafkastore.versions import rules_of
@@ -123,29 +123,9 @@ def _is_wrong(fate: SegmentFate) -> bool:
 
 def _rows(found: PartitionRetention) -> Iterator[dict[str, Any]]:
     """Yield the row of a partition, then those of its segments."""
-    of = {"topic": found.topic_partition.topic, "partition": found.topic_partition.partition}
-    blocker = found.blocker
-    yield {
-        "kind": "partition",
-        **of,
-        "path": str(found.path),
-        "now": found.now,
-        "cleanup_policy": sorted(found.config.cleanup_policy),
-        "retention_ms": found.config.retention_ms,
-        "retention_bytes": found.config.retention_bytes,
-        "segments": len(found.segments),
-        "size": sum(each.size for each in found.segments),
-        "deleted_segments": len(found.going),
-        "deleted_size": sum(each.size for each in found.going),
-        "blocked_segments": len(found.blocked),
-        "blocker": None if blocker is None else blocker.base_offset,
-        "rolls": found.outcome.rolls,
-        "rolls_after": found.rolls_after,
-        "log_start_offset": found.log_start_offset,
-        "new_log_start_offset": found.outcome.log_start_offset,
-    }
+    yield {"kind": "partition", **partition_row(found)}
     for each in found.segments:
-        yield {"kind": "segment", **of, "path": str(each.path), **segment_row(each)}
+        yield {"kind": "segment", **place_row(found, each.path), **segment_row(each)}
 
 
 def _print(call: StoreCall, found: Sequence[PartitionRetention], *, segments: bool) -> None:

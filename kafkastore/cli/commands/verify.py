@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 import click
 
@@ -26,7 +25,13 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.jobs.verify import VerifyJob, VerifySummary, finding_row, with_topic_ids
+from kafkastore.jobs.verify import (
+    VerifyJob,
+    VerifySummary,
+    finding_row,
+    summary_row,
+    with_topic_ids,
+)
 from kafkastore.log.parallel_map import StopFlag
 from kafkastore.runner import in_threads
 
@@ -99,7 +104,7 @@ def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -
         if call.as_json:
             for finding in found:
                 write_json({"kind": "finding", **finding_row(finding)})
-            write_json(_summary_as_json(summary))
+            write_json({"kind": "summary", **summary_row(summary)})
         elif call.verbose:
             _print_findings(found)
         else:
@@ -124,17 +129,6 @@ def _findings(
         yield from each.findings
         whose = "" if each.topic_partition is None else f"{each.topic_partition}: "
         failures += (f"{whose}{format_error(error)}" for error in each.failures)
-
-
-def _summary_as_json(summary: VerifySummary) -> dict[str, Any]:
-    return {
-        "kind": "summary",
-        "partitions": summary.partitions,
-        "segments": summary.segments,
-        "segments_read": summary.segments_read,
-        "findings": {each.value: summary.findings[each] for each in reversed(Severity)},
-        "failures": summary.failures,
-    }
 
 
 def _print_findings(findings: Iterator[Finding]) -> None:

@@ -1,7 +1,6 @@
 """Print the entries of index files, for ``kafkastore dump``."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,9 +8,8 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import StreamedTable, format_count
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.indexes import transaction_index
-from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.log.time_text import format_time
-from kafkastore.segment.index_file import OffsetIndex, TimeIndex
+from kafkastore.segment.index_file import OffsetIndex, TimeIndex, check_order
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ def dump_offset_index(path: Path, options: DumpOptions) -> int:
                 )
             else:
                 shown.add(slot, offset, position)
-        _check(index, offset_index.ENTRY_SIZE, options)
+        _check(index, options)
     return 0
 
 
@@ -49,7 +47,7 @@ def dump_time_index(path: Path, options: DumpOptions) -> int:
                 )
             else:
                 shown.add(slot, timestamp, offset, format_time(timestamp, options.zone))
-        _check(index, time_index.ENTRY_SIZE, options)
+        _check(index, options)
     return 0
 
 
@@ -65,7 +63,7 @@ def dump_transaction_index(path: Path, options: DumpOptions) -> int:
     if not index.entry_count and not options.as_json:
         print("no entries")
     index.check()
-    _raise_if_corrupt(index, transaction_index.ENTRY_SIZE, index.entries().tolist().__getitem__)
+    check_order(index)
     return 0
 
 
@@ -85,7 +83,7 @@ def _show_aborted_txns(path: Path, entries: NDArray[np.void], options: DumpOptio
             shown.add(slot, *entry)
 
 
-def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions) -> None:
+def _check(index: OffsetIndex | TimeIndex, options: DumpOptions) -> None:
     """Report padding after the entries; raise for disorder or a partial entry."""
     used = index.used_entry_count
     padding = index.entry_count - used
@@ -97,34 +95,4 @@ def _check(index: OffsetIndex | TimeIndex, entry_size: int, options: DumpOptions
         print(f"{format_count(padding, 'slot')} of zeros after them, preallocated")
     elif not used and not options.as_json:
         print("no entries")
-    _raise_if_corrupt(index, entry_size, index.entry)
-
-
-def _raise_if_corrupt(
-    index: OffsetIndex | TimeIndex | TransactionIndex,
-    entry_size: int,
-    entry: Callable[[int], Iterable[int]],
-) -> None:
-    """Raise for entries out of order or a partial entry."""
-    slot = index.first_disorder()
-    if slot >= 0:
-        found = _described(entry(slot))
-        raise CorruptIndexError(
-            f"entry {slot}, {found}, is out of order after entry {slot - 1}, "
-            f"{_described(entry(slot - 1))},"
-            if slot
-            else f"entry 0, {found}, can't be a true one",
-            path=index.path,
-            position=slot * entry_size,
-        )
-    odd_bytes = index.size % entry_size
-    if odd_bytes:
-        raise CorruptIndexError(
-            f"{format_count(odd_bytes, 'byte')} after the last complete entry ({entry_size} bytes)",
-            path=index.path,
-            position=index.size - odd_bytes,
-        )
-
-
-def _described(entry: Iterable[int]) -> str:
-    return "(" + ", ".join(map(str, entry)) + ")"
+    check_order(index)

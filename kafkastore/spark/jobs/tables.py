@@ -15,7 +15,7 @@ from kafkastore.jobs.listing import list_logs as listing_results
 from kafkastore.jobs.predict import predict_start as predict_results
 from kafkastore.jobs.retention import retention as retention_results
 from kafkastore.jobs.sizing import SizingJob
-from kafkastore.jobs.verify import VerifyJob
+from kafkastore.jobs.verify import VerifyJob, severity_column
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.legacy import clock
@@ -140,12 +140,12 @@ def verify_summary(found: DataFrame) -> DataFrame:
         f.max("segments_read").alias("segments_read"),
         f.count("error").alias("failures"),
         *(
-            f.count(f.when(f.col("severity") == each.value, 1)).alias(_column(each))
+            f.count(f.when(f.col("severity") == each.value, 1)).alias(severity_column(each))
             for each in Severity
         ),
     )
     is_checked = f.col("topic").isNotNull() & (f.col("failures") == 0)
-    names = ["segments", "segments_read", *map(_column, reversed(Severity)), "failures"]
+    names = ["segments", "segments_read", *map(severity_column, reversed(Severity)), "failures"]
     return by_directory.agg(
         f.count(f.when(is_checked, 1)).alias("partitions"),
         *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names),
@@ -267,7 +267,3 @@ def sizing(
     """
     job = SizingJob(tuple(intervals), tuple(buckets_ms))
     return table(spark, job, job.items(open_paths(path), partitions))
-
-
-def _column(severity: Severity) -> str:
-    return severity.value.replace("-", "_")

@@ -126,6 +126,11 @@ class SummaryRow(NamedTuple):
     after: Agreement
     problems: int
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields, with objects for the agreements."""
+        agreements = {"before": self.before._asdict(), "after": self.after._asdict()}
+        return self._asdict() | agreements
+
 
 @dataclass
 class StoreResult:
@@ -322,14 +327,12 @@ def _with_list(
 
 
 def _store_to_json(store: StoreResult) -> dict[str, Any]:
-    summary = store.summary()._asdict()
     return {
         "name": store.name,
         "path": store.path,
         "migrated": store.migrated,
         "undo_area": store.undo_area,
-        "summary": summary
-        | {"before": summary["before"]._asdict(), "after": summary["after"]._asdict()},
+        "summary": store.summary().as_json(),
         "warnings": store.warnings,
         "problems": store.problems,
         "findings_before": [finding_row(each) for each in store.findings_before],

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.indexes import transaction_index
-from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.group_metadata import NO_LEADER_EPOCH
 from kafkastore.jobs.listing import describe_segment
@@ -23,7 +22,7 @@ from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.range_scan import RangeScan
 from kafkastore.paths import open_path
-from kafkastore.segment.index_file import OffsetIndex, TimeIndex
+from kafkastore.segment.index_file import OffsetIndex, TimeIndex, check_order
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 from kafkastore.spark.source.options import ReadOptions
@@ -125,10 +124,10 @@ def of_segments(
 
 # ---------------------------------------------------------------- entries of indexes
 
-_INDEXES: Mapping[str, tuple[type[OffsetIndex | TimeIndex | TransactionIndex], int]] = {
-    "time_index": (TimeIndex, time_index.ENTRY_SIZE),
-    "offset_index": (OffsetIndex, offset_index.ENTRY_SIZE),
-    "transactions": (TransactionIndex, transaction_index.ENTRY_SIZE),
+_INDEXES: Mapping[str, type[OffsetIndex | TimeIndex | TransactionIndex]] = {
+    "time_index": TimeIndex,
+    "offset_index": OffsetIndex,
+    "transactions": TransactionIndex,
 }
 
 
@@ -169,7 +168,7 @@ def _entries(
     segments: SegmentRange, segment: LogSegment, options: ReadOptions
 ) -> NDArray[np.void]:
     """Read the entries of one index, and check their order."""
-    kind, entry_size = _INDEXES[options.table]
+    kind = _INDEXES[options.table]
 
     def meet(error: CorruptIndexError) -> None:
         if options.on_corrupt == "raise":
@@ -179,27 +178,13 @@ def _entries(
     with kind.open(index_path(segment, options.table), segment.base_offset) as index:
         try:
             entries = index.entries()
-            slot = index.first_disorder()
         except CorruptIndexError as error:  # an entry of an unknown version
             meet(error)
             return transaction_index.parse(index.entry_bytes()[: error.position])
-        if slot >= 0:
-            meet(
-                CorruptIndexError(
-                    f"entry {slot} is out of order, or can't be a true one; to read the index as "
-                    f"it is, set onCorrupt to skip; it is",
-                    path=index.path,
-                    position=slot * entry_size,
-                )
-            )
-        elif odd_bytes := index.size % entry_size:
-            meet(
-                CorruptIndexError(
-                    f"{odd_bytes} odd bytes after the last whole entry of {entry_size} bytes",
-                    path=index.path,
-                    position=index.size - odd_bytes,
-                )
-            )
+        try:
+            check_order(index)
+        except CorruptIndexError as error:
+            meet(error)
         return entries
 
 
