@@ -141,7 +141,7 @@ def answers(
     plan : Plan
         A plan of `plan`; it is not applied.
     samples : int
-        Number of times for each partition.
+        Number of times for each partition; 0: none.
     rules : sequence of str
         Versions of brokers.
     most_partitions : int
@@ -163,7 +163,7 @@ def answers(
     """
     check_kind("survey", survey, Survey)
     check_kind("plan", plan, Plan)
-    samples = whole_number("samples", samples, 1, MOST_SAMPLES)
+    samples = whole_number("samples", samples, 0, MOST_SAMPLES)
     most = whole_number("most_partitions", most_partitions, 1)
     threads = thread_count(threads)
     changes: dict[str, list[FileChange]] = {}

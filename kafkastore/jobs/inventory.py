@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 #: The maximum number of times to look up in a partition, unless they are given.
 MOST_TIMES = 200
 #: The maximum number of sampled records of a partition, to draw its times.
-MOST_SAMPLES = 256
+MOST_SAMPLED_RECORDS = 256
 
 
 class SegmentInventory(NamedTuple):
     """The contents of one segment.
 
-    `last_modified_ms` and `size` are those of the ``.log``; `largest_timestamp` is None if no
+    `modified` and `size` are those of the ``.log``; `largest_timestamp` is None if no
     record has one. `records` excludes transaction markers; index entries exclude padding, and are
     None if the file is missing.
     """
 
     base_offset: int
     size: int
-    last_modified_ms: int
+    modified: int
     largest_timestamp: int | None
     records: int
-    offset_entries: int | None
-    time_entries: int | None
+    offset_index_entries: int | None
+    time_index_entries: int | None
 
 
 class PartitionInventory(NamedTuple):
@@ -181,7 +181,7 @@ class _Reading:
         self._seen += len(offsets)
         self._offsets = np.concatenate((self._offsets, offsets[kept]))
         self._stamps = np.concatenate((self._stamps, stamps[kept]))
-        while len(self._offsets) > MOST_SAMPLES:
+        while len(self._offsets) > MOST_SAMPLED_RECORDS:
             self._offsets, self._stamps = self._offsets[::2], self._stamps[::2]
             self._stride *= 2
 

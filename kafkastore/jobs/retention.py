@@ -94,7 +94,7 @@ def segment_row(fate: SegmentFate) -> dict[str, int | str | None]:
         "largest_timestamp": fate.largest_timestamp,
         "dated_by": fate.dated_by.value,
         "record_timestamp": fate.record_timestamp,
-        "deleted_by": None if fate.goes_by is None else fate.goes_by.value,
+        "deleted_by": None if fate.deleted_by is None else fate.deleted_by.value,
         "expires_at": fate.expires_at,
         "blocked_by": fate.blocked_by,
         "doubt": None if fate.doubt is None else fate.doubt.value,

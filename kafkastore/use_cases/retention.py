@@ -68,7 +68,7 @@ class SegmentFate(NamedTuple):
     record_timestamp : int or None
         Largest timestamp of its records in ms, if the log was read for it: only with
         `DatedBy.ZEROS`.
-    goes_by : RetentionRule or None
+    deleted_by : RetentionRule or None
         The rule that deletes it; None: it is kept.
     expires_at : int or None
         First ms at which it is expired; None if ``retention.ms`` does not apply.
@@ -86,7 +86,7 @@ class SegmentFate(NamedTuple):
     largest_timestamp: int
     dated_by: DatedBy
     record_timestamp: int | None
-    goes_by: RetentionRule | None
+    deleted_by: RetentionRule | None
     expires_at: int | None
     blocked_by: int | None
     doubt: TimestampWarning | None
@@ -136,7 +136,7 @@ class PartitionRetention(NamedTuple):
     @property
     def going(self) -> tuple[SegmentFate, ...]:
         """The segments that are deleted."""
-        return tuple(each for each in self.segments if each.goes_by is not None)
+        return tuple(each for each in self.segments if each.deleted_by is not None)
 
     @property
     def blocked(self) -> tuple[SegmentFate, ...]:
@@ -259,10 +259,10 @@ def _fates(
     now: int,
 ) -> Iterator[SegmentFate]:
     """Combine the facts, times and results of each segment."""
-    goes_by = {each.segment.base_offset: each.rule for each in outcome.deletions}
+    deleted_by = {each.segment.base_offset: each.rule for each in outcome.deletions}
     stop = next((each for each in outcome.stops if each.rule is RetentionRule.TIME), None)
     for segment, fact, date in zip(log.segments, facts, dated, strict=True):
-        rule = goes_by.get(fact.base_offset)
+        rule = deleted_by.get(fact.base_offset)
         expires_at = None
         if config.retention_ms >= 0 and DELETE in config.cleanup_policy:
             expires_at = fact.largest_timestamp + config.retention_ms + 1

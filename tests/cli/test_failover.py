@@ -105,7 +105,7 @@ def test_what_would_be_lost_is_said_with_exit_code_1(run: Run, tmp_path: Path) -
 
 def test_mirrors_may_rename_topics(run: Run, clusters: tuple[Path, Path], tmp_path: Path) -> None:
     mirror = write(tmp_path / "3", SECOND, "eu.orders")
-    (row,) = run("failover", clusters[0], mirror, "--prefix", "eu.", "--json").lines
+    (row,) = run("failover", clusters[0], mirror, "--topic-prefix", "eu.", "--json").lines
     assert (row["topic"], row["source_topic"], row["offset"]) == ("eu.orders", "orders", 1)
     ran = run("failover", clusters[0], mirror)
     assert ran.code == 1

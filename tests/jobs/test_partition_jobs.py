@@ -13,7 +13,7 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
-from kafkastore.jobs.inventory import MOST_SAMPLES, MOST_TIMES, InventoryJob, _Reading
+from kafkastore.jobs.inventory import MOST_SAMPLED_RECORDS, MOST_TIMES, InventoryJob, _Reading
 from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
 from kafkastore.store import partition_path
 from kafkastore.store.partition_path import (
@@ -57,7 +57,7 @@ def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
         ]
         largest = max(stamps, default=-1)
         assert found.largest_timestamp == (largest if largest >= 0 else None)
-        assert found.last_modified_ms == segment.last_modified_ms
+        assert found.modified == segment.last_modified_ms
     expected = [
         (record.timestamp, record.offset)
         for record in records
@@ -78,7 +78,7 @@ def test_samples_are_every_so_manieth_record(sizes):
         first += size
     samples = reading.samples()
     stride = 1
-    while -(-first // stride) > MOST_SAMPLES:
+    while -(-first // stride) > MOST_SAMPLED_RECORDS:
         stride *= 2
     assert samples == tuple((offset + 7, offset) for offset in range(0, first, stride))
 

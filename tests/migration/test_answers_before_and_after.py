@@ -170,9 +170,10 @@ def test_wrong_arguments_are_refused(golden, writable_copy):
     planned = plan(surveyed)
     with refused("rules", UnknownRulesError):
         answers(surveyed, planned, rules=["0.9"])
-    for options in ({"samples": 0}, {"most_partitions": 0}, {"threads": 0}):
+    for options in ({"samples": -1}, {"most_partitions": 0}, {"threads": 0}):
         with refused(next(iter(options))):
             answers(surveyed, planned, **options)
+    assert not any(each.answers for each in answers(surveyed, planned, 0).partitions)
     with refused("survey", ArgumentTypeError):
         answers(root, planned)
     with refused("log", ArgumentTypeError):

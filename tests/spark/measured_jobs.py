@@ -23,7 +23,9 @@ from kafkastore.spark import jobs, session
 from kafkastore.spark.runner import spread
 
 MASTER = "local[2]"
-COLUMNS = "base_offset", "size", "last_modified_ms", "largest_timestamp", "records", "time_entries"
+COLUMNS = (
+    "base_offset", "size", "modified", "largest_timestamp", "records", "time_index_entries",
+)
 
 
 def by_threads(root):

@@ -32,7 +32,7 @@ from test_limits import (
 )
 
 import kafkastore
-from kafkastore.jobs.inventory import MOST_SAMPLES
+from kafkastore.jobs.inventory import MOST_SAMPLED_RECORDS
 from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS
 from kafkastore.spark.runner import TASK_BYTES, TASKS_PER_CORE
 
@@ -200,7 +200,7 @@ def test_the_page_has_the_constants_that_the_code_has():
     assert names["segment_kib"] * 1024 == MEMORY_A_SEGMENT
     assert names["change_kib"] * 1024 == MEMORY_A_CHANGE
     assert names["place_kib"] * 1024 == MEMORY_A_PLACE
-    assert f"up to {MOST_SAMPLES} points" in PAGE.read_text()
+    assert f"up to {MOST_SAMPLED_RECORDS} points" in PAGE.read_text()
 
 
 def test_reading_a_store_in_s3_takes_no_more_requests_than_the_page_says(s3, tmp_path):  # noqa: F811

@@ -118,7 +118,7 @@ def test_segments_below_a_log_start_that_was_moved_would_go(golden_case):
         assert found.log_start_offset == found.outcome.log_start_offset == start
         below = [each for each in found.segments if each.end_offset <= start]
         assert list(found.going) == [each for each in below if each is not found.segments[-1]]
-        assert {each.goes_by for each in found.going} <= {RetentionRule.START}
+        assert {each.deleted_by for each in found.going} <= {RetentionRule.START}
     assert found.topic_partition.partition == 2  # all three were looked at
 
 
@@ -155,7 +155,7 @@ def test_zeros_that_a_broker_would_load_are_dated_1970_and_warned_of(golden):
     assert active.dated_by is DatedBy.ZEROS
     assert active.largest_timestamp == 0
     assert active.record_timestamp == log.segments[-1].summary.largest_record_timestamp > 0
-    assert active.goes_by is RetentionRule.TIME
+    assert active.deleted_by is RetentionRule.TIME
 
 
 def test_twelve_zero_bytes_are_an_entry_or_lost_bytes_as_the_log_says(tmp_path):
@@ -209,7 +209,7 @@ def test_a_time_of_the_future_blocks_all_behind_it_and_is_doubted(log_dir):
     found = retention_of(kafkastore.open(log_dir)["ooo-0"], config={}, now=1_600_000_000_000)
     (future,) = [each for each in found.segments if each.doubt is TimestampWarning.FUTURE]
     assert found.blocker is future
-    assert future.goes_by is None
+    assert future.deleted_by is None
     behind = [each for each in found.segments if each.base_offset > future.base_offset]
     assert list(found.blocked) == behind != []
     assert future.expires_at == future.largest_timestamp + 7 * DAY_MS + 1
@@ -284,7 +284,7 @@ def test_an_empty_last_segment_is_not_doubted_whatever_its_date(tmp_path):
     (directory / "00000000000000000007.log").touch()
     os.utime(directory / "00000000000000000007.log", (4e9, 4e9))
     (fate,) = retention_of(kafkastore.open(directory)["t-0"], now=1_600_000_000_000).segments
-    assert (fate.doubt, fate.goes_by, fate.blocked_by) == (None, None, None)
+    assert (fate.doubt, fate.deleted_by, fate.blocked_by) == (None, None, None)
 
 
 def test_kafkas_own_topics_are_compacted_unless_it_is_said(golden):

@@ -174,7 +174,7 @@ def test_a_broker_deletes_just_what_we_said(version, require_broker, brokers):
     said, left, opened, mapped = brokers[version].result()
     has_times = version != "0.10.0.1"
     for name, found in said.items():
-        stays = {fate.path.name for fate in found.segments if fate.goes_by is None}
+        stays = {fate.path.name for fate in found.segments if fate.deleted_by is None}
         if found.outcome.rolls:
             stays.add(f"{found.outcome.log_start_offset:020}.log")
         assert left[name] == stays, name

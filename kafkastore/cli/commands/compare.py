@@ -53,7 +53,7 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
     help="A time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; may be repeated.",
 )
 @click.option(
-    "--samples", type=click.IntRange(1, MOST_SAMPLES), default=SAMPLES,
+    "--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES,
     show_default=True, metavar="N",
     help="Without --at: the number of times, half of them spread over each partition's records, "
     "the others where answers can differ.",

@@ -53,7 +53,7 @@ from kafkastore.use_cases.latency import Latency
     help="How far clocks may differ; subtracted too. Default: 0.",
 )
 @click.option(
-    "--prefix", "topic_prefix", default="", metavar="TEXT",
+    "--topic-prefix", default="", metavar="TEXT",
     help="The prefix of topic names in CLUSTER2, such as MirrorMaker 2's source.",
 )
 @click.option(

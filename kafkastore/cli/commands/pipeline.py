@@ -45,9 +45,10 @@ _REQUIRED_PACKAGES = ("pyspark", "pandas", "jinja2", "matplotlib")
 @change_options("migrate", default="migrate copies in the output")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
               help="The Spark to run on: local[*], local[4], spark://host:7077, sc://host:15002.")
-@click.option("--samples", type=click.IntRange(1, MOST_SAMPLES), default=SAMPLES, show_default=True,
+@click.option("--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
               metavar="N",
-              help="Times to look up in each partition, besides those at the ends of its segments.")
+              help="Times to look up in each partition, besides those at the ends of its segments; "
+              "0: none at all.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
 @json_option
 def command(

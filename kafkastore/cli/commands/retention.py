@@ -142,7 +142,7 @@ def _print(call: StoreCall, found: Sequence[PartitionRetention], *, segments: bo
     for line in group_lines(remarks, verbose=call.verbose):
         print_text(line)
     known = [segment for each in found for segment in each.segments]
-    going = [segment for segment in known if segment.goes_by is not None]
+    going = [segment for segment in known if segment.deleted_by is not None]
     print(
         f"{format_count(len(going), 'segment')} of {len(known):,} would go, {_size(going)} of "
         f"{_size(known)}"
@@ -200,11 +200,11 @@ def _rule(fate: SegmentFate) -> str:
         RetentionRule.SIZE: "retention.bytes",
         RetentionRule.START: "log start",
         None: "-",
-    }[fate.goes_by]
+    }[fate.deleted_by]
 
 
 def _verdict(fate: SegmentFate) -> str:
-    if fate.goes_by is not None:
+    if fate.deleted_by is not None:
         return f"goes by {_rule(fate)}"
     if fate.blocked_by == fate.base_offset:
         return "stays: high watermark"
@@ -275,7 +275,7 @@ def _doubt(call: StoreCall, fate: SegmentFate, more: int, later: int) -> str:
 
 def _deletion_note(fate: SegmentFate) -> str:
     """Describe what happens to a segment whose time is taken for 1970."""
-    if fate.goes_by is not None:
+    if fate.deleted_by is not None:
         return "deletes it at once"
     return "deletes it as soon as it is the oldest"
 

@@ -1,7 +1,6 @@
 """``kafkastore verify``: find problems and the commands that repair them."""
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -9,6 +8,7 @@ from operator import attrgetter
 
 import click
 
+from kafkastore.arguments import thread_count
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_check import CheckedPartition
 from kafkastore.cli.options.on_spark import executor
@@ -89,7 +89,7 @@ def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -
     summary = VerifySummary()
     failures: list[str] = []
     groups = ItemGroups(attrgetter("kind"))
-    here = in_threads(1 if total == 1 else threads or os.cpu_count() or 1, stop)
+    here = in_threads(1 if total == 1 else thread_count(threads), stop)
     with (
         _printed(groups),
         executor(

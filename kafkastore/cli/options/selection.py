@@ -93,7 +93,8 @@ class Selection(NamedTuple):
 def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds ``PATH…``, passed as `paths`."""
     return click.argument(
-        "paths", metavar="PATH...", nargs=-1, required=required, type=STORE_PATH
+        "paths", metavar="PATH..." if required else "[PATH]...", nargs=-1, required=required,
+        type=STORE_PATH,
     )
 
 

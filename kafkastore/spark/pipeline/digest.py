@@ -170,7 +170,7 @@ def densities(rows: Iterable[PartitionInventory]) -> tuple[Density, Density]:
             tuple(counts.tolist()),
         )
 
-    return density("offset", "offset_entries"), density("time", "time_entries")
+    return density("offset", "offset_index_entries"), density("time", "time_index_entries")
 
 
 def differences(store: StoreResult) -> list[Differences]:

@@ -77,7 +77,7 @@ def _bars(row: PartitionInventory) -> list[Bar]:
     places = np.searchsorted([each.base_offset for each in row.segments], stamps[1], "right") - 1
     bars: list[Bar] = []
     for number, segment in enumerate(row.segments):
-        last = segment.largest_timestamp if row.samples else segment.last_modified_ms
+        last = segment.largest_timestamp if row.samples else segment.modified
         if last is None or not 0 <= last <= LAST_DATE_MS:
             continue
         seen = stamps[0][places == number]
@@ -188,9 +188,9 @@ def segments_over_time(row: PartitionInventory) -> str:
         ends = [segment.base_offset for segment in row.segments[1:]] + [row.log_end_offset]
         draw_boundaries(axes, DRAWN, [segment.base_offset for segment in row.segments])
         modified = [
-            (segment.last_modified_ms, end)
+            (segment.modified, end)
             for segment, end in zip(row.segments, ends, strict=True)
-            if 0 <= segment.last_modified_ms <= LAST_DATE_MS
+            if 0 <= segment.modified <= LAST_DATE_MS
         ]
         axes.plot(
             _thinned([when for when, _ in modified]),
@@ -245,7 +245,7 @@ def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -
 
 def _legacy_steps(row: PartitionInventory, now: int) -> tuple[list[int], list[int]]:
     """Return the times at which the legacy answer changes, and the new answers."""
-    segments = tuple((each.base_offset, each.last_modified_ms) for each in row.segments)
+    segments = tuple((each.base_offset, each.modified) for each in row.segments)
     moments = sorted({when for _, when in segments if 0 <= when <= LAST_DATE_MS})
     if not moments:
         return [], []

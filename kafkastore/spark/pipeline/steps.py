@@ -105,7 +105,7 @@ def run_pipeline(
         The Spark master to use if `spark` is not given.
     samples : int
         How many times spread over the records of each partition to look up, besides those around
-        its segments' times.
+        its segments' times; 0: none at all.
     timestamps : sequence of int
         If given, exactly these times are looked up, ms since 1970, in all partitions.
     resume : bool
