@@ -12,8 +12,9 @@ import numpy as np
 from kafkastore.legacy.comparison import Timestamps, as_timestamps
 from numpy.typing import NDArray
 
+from kafkastore.clock import clock
 from kafkastore.errors import KafkaStoreError
-from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import OffsetTimes, first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.time_axes import LAST_DATE_MS, ON_WHITE, Palette, time_axes, write_times

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
+from kafkastore.clock import clock
 from kafkastore.errors import ArgumentTypeError
 from kafkastore.formats.indexes.entries import (
     TIMESTAMP_AND_OFFSET,
@@ -17,7 +18,7 @@ from kafkastore.formats.indexes.entries import (
     as_targets,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION

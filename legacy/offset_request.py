@@ -24,11 +24,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkastore.arguments import check_kind, whole_number
+from kafkastore.clock import clock
 from kafkastore.errors import ArgumentTypeError, UnsupportedTimestampError
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import offsets_before
 from kafkastore.lookup.rules import legacy_rules
 from kafkastore.store.log_store import AnyPartition, LogStore, as_topic_partition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from kafkastore.migration.warnings import SurveyWarning, warnings_of
 from kafkastore.arguments import thread_count
 from kafkastore.changes.directory_lock import lock_files
 from kafkastore.changes.partition_changes import check_answered_for
+from kafkastore.clock import clock
 from kafkastore.errors import ArgumentTypeError, SegmentGoneError
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
 from kafkastore.fs import lock_holder
@@ -202,7 +202,7 @@ def survey(
         store.log_dirs[0].is_clean if store.log_dirs else None,
         _broker(root),
         index_interval_bytes,
-        time.time_ns() // 1_000_000,
+        clock(),
         tuple(surveyed),
         tuple(f"{name.path}: {name.reason}" for each in store.log_dirs for name in each.skipped),
         tuple(unread),

@@ -10,7 +10,7 @@ import pytest
 import kafkastore
 from kafkastore import errors
 from kafkastore.arguments import check_choice, check_collection, check_kind, whole_number
-from kafkastore.formats.indexes import index_growth, transaction_index
+from kafkastore.formats.indexes import index_growth
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.primitives.protocol import ProtocolReader, ProtocolWriter
 from kafkastore.formats.records.compression import Codec, check_codec
@@ -217,10 +217,6 @@ RAISED: list[tuple[Callable[[], object], str]] = [
     (
         lambda: index_growth.max_entries(7, 8),
         "max_index_size must be at least 8 bytes, one entry, got 7",
-    ),
-    (
-        lambda: transaction_index.check_append(9, 10),
-        "last offset 9 of an aborted transaction is not greater than 10 before it",
     ),
     (
         lambda: producer_snapshot.parse(b"\0\2" + bytes(8)),

@@ -11,7 +11,7 @@ import pytest
 
 # Each line may import the lines above it, and itself; names that share a line not each other.
 LAYERS = (
-    ("errors", "fs", "caching", "reads"),
+    ("errors", "fs", "caching", "clock", "reads"),
     ("arguments",),
     ("versions",),
     ("remote",),

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,6 +28,7 @@ from kafkastore.changes.undo_area import (
     check_trusted,
     root_of,
 )
+from kafkastore.clock import clock
 from kafkastore.errors import (
     ChangeRefusedError,
     KafkaStoreError,
@@ -273,7 +273,7 @@ class JournalWriter:
 
     def phase(self, phase: Phase) -> None:
         """Record that a phase begins or is finished."""
-        self._add({"event": phase, "at_ms": time.time_ns() // 1_000_000})
+        self._add({"event": phase, "at_ms": clock()})
 
     def step(self, step: Step, path: str) -> None:
         """Record a step for one file."""

@@ -9,7 +9,6 @@ Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex``, ``LogSegm
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from kafkastore.caching import cached_property
 from kafkastore.checks.findings import Finding, FindingKind, command, no_file
+from kafkastore.clock import clock
 from kafkastore.errors import CorruptIndexError, NotAFileError
 from kafkastore.formats.indexes.index_format import IndexFormat, offset_index, time_index
 from kafkastore.formats.records.batch_sequence import BatchSequence
@@ -265,7 +265,7 @@ class TimeIndexCheck(_IndexCheck):
         if (
             log.batch_count
             and len(entries) == 1
-            and 0 <= entries["timestamp"][0] <= time.time_ns() // 1_000_000 + _DAY_MS
+            and 0 <= entries["timestamp"][0] <= clock() + _DAY_MS
             and segment.base_offset <= entries["offset"][0] <= dated_up_to
         ):
             return

@@ -42,6 +42,7 @@ from kafkastore.formats.state.file_names import (
     SegmentFile,
     parse_segment_file,
     segment_file_name,
+    snapshot_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.runner import Progress, Runner, in_threads, read_partitions
@@ -228,7 +229,7 @@ class _RepairPlanner:
             if not repair.has_change(name)
         }
         for offset in sorted(snapshots):
-            name = segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+            name = snapshot_name(offset)
             self._try(name, self._plan_snapshot, offset, snapshots)
 
     def _is_done(self, file: SegmentFile) -> bool:

@@ -19,8 +19,7 @@ from kafkastore.formats.state import producer_snapshot
 from kafkastore.formats.state.checkpoints import pack_leader_epoch_checkpoint
 from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
-    PRODUCER_SNAPSHOT_SUFFIX,
-    segment_file_name,
+    snapshot_name,
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.formats.state.producer_state import ProducerState
@@ -47,7 +46,7 @@ def truncate_state(repair: PartitionRepair, log_end_offset: int) -> None:
     for offset in repair.log.files.producer_snapshots:
         if offset > log_end_offset:
             why = f"it is beyond the new log end offset {log_end_offset}"
-            repair.plan_removal(_name(offset), why)
+            repair.plan_removal(snapshot_name(offset), why)
     try:
         epochs = LeaderEpochs(repair.log.leader_epochs)
     except CorruptCheckpointError:
@@ -72,7 +71,7 @@ def plan_snapshot(
     will be.
     """
     if not repair.log.log_start_offset < offset <= repair.log.log_end_offset:
-        repair.plan_removal(_name(offset), "it is outside the log")
+        repair.plan_removal(snapshot_name(offset), "it is outside the log")
         return
     before = [each for each in repair.log.files.producer_snapshots if each < offset]
     state, first = _load_newest(repair, [each for each in before if each not in damaged], rules)
@@ -83,7 +82,7 @@ def plan_snapshot(
                 replay_run(state, run, (last >= first) & (last < offset))
     data = producer_snapshot.pack(state.entries())
     like = parts[0].segment.log_path
-    repair.plan_file(_name(offset), like, data, Inline(data), "it does not match the log")
+    repair.plan_file(snapshot_name(offset), like, data, Inline(data), "it does not match the log")
 
 
 def _load_newest(
@@ -92,7 +91,7 @@ def _load_newest(
     """Load the newest readable snapshot and its offset, or an empty state and 0."""
     for offset in reversed(offsets):
         try:
-            data = read_whole(repair.log.path / _name(offset), CorruptCheckpointError)
+            data = read_whole(repair.log.path / snapshot_name(offset), CorruptCheckpointError)
             return ProducerState(producer_snapshot.parse(data), rules=rules), offset
         except (CorruptCheckpointError, NotAFileError, FileNotFoundError):
             continue
@@ -106,7 +105,3 @@ def _parts_between(
     for part, following in zip(parts, [*parts[1:], None], strict=True):
         if part.base_offset < end and (following is None or following.base_offset > first):
             yield part
-
-
-def _name(offset: int) -> str:
-    return segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)

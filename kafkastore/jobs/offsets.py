@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkastore.clock import clock
 from kafkastore.errors import CorruptionError, UnsupportedTimestampError
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
@@ -13,7 +14,7 @@ from kafkastore.legacy import fetch_offsets_before
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.lookup.explanation import Explanation, explain
-from kafkastore.lookup.legacy import LegacyLookup, clock, offset_times
+from kafkastore.lookup.legacy import LegacyLookup, offset_times
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.paths import describe_error
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.lookup.legacy import clock
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import Copies, open_copies
 from kafkastore.use_cases.retention import PartitionRetention, SegmentFate, retention_of

@@ -8,7 +8,6 @@ Source: Kafka 2.4.0 ``Log.legacyFetchOffsetsBefore``, ``LogSegment.lastModified`
 """
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kafkastore.arguments import whole_number
+from kafkastore.clock import clock
 from kafkastore.errors import ArgumentTypeError
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
 from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
@@ -192,8 +192,3 @@ def _check_log(log: LogView) -> None:
     """Refuse what is no open partition, such as a path."""
     if not isinstance(log, LogView):
         raise ArgumentTypeError("log", "a PartitionLog", log)
-
-
-def clock() -> int:
-    """Return this machine's time, ms since 1970."""
-    return time.time_ns() // 1_000_000

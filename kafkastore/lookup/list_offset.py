@@ -29,6 +29,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkastore.arguments import whole_number
+from kafkastore.clock import clock
 from kafkastore.errors import (
     ArgumentValueError,
     CorruptionError,
@@ -53,7 +54,7 @@ from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.broker import BrokerSegment, broker_segments, starting_offset_of
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
-from kafkastore.lookup.legacy import clock, offset_times
+from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import offsets_before
 from kafkastore.lookup.prepared import find_offset
 from kafkastore.lookup.rules import (

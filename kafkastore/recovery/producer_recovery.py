@@ -15,7 +15,7 @@ import numpy as np
 
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.state import producer_snapshot
-from kafkastore.formats.state.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
+from kafkastore.formats.state.file_names import snapshot_name
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.recovery.directory_files import DirectoryFiles
 from kafkastore.versions import BrokerRules
@@ -52,7 +52,7 @@ class ProducerRecovery:
         """
         if self.end_offset > self._snapshot_offset:
             data = producer_snapshot.pack(self.state.entries())
-            self._files.write(_name(self.end_offset), data)
+            self._files.write(snapshot_name(self.end_offset), data)
             self._snapshot_offset = self.end_offset
 
     def rebuild(
@@ -124,7 +124,9 @@ class ProducerRecovery:
         """
         for offset in self._files.snapshot_offsets():
             if not log_start_offset < offset <= end_offset:
-                self._files.delete(_name(offset), "a snapshot of the producers outside the log")
+                self._files.delete(
+                    snapshot_name(offset), "a snapshot of the producers outside the log"
+                )
         if end_offset != self.end_offset:
             self._load(log_start_offset)
             return
@@ -139,10 +141,10 @@ class ProducerRecovery:
         """
         for offset in reversed(self._files.snapshot_offsets()):
             try:
-                data = self._files.read(_name(offset), CorruptCheckpointError)
+                data = self._files.read(snapshot_name(offset), CorruptCheckpointError)
                 entries = producer_snapshot.parse(data or b"")
             except CorruptCheckpointError as error:
-                self._files.delete(_name(offset), str(error))
+                self._files.delete(snapshot_name(offset), str(error))
                 continue
             self.state = ProducerState(entries, rules=self._rules)
             if self._now_ms is not None:
@@ -164,14 +166,11 @@ def remove_stray_snapshots(files: DirectoryFiles, base_offsets: Sequence[int]) -
     if stray and stray[-1] >= base_offsets[-1]:
         stray.pop()
     for offset in stray:
-        files.delete(_name(offset), "a snapshot of the producers at no segment's base offset")
+        files.delete(
+            snapshot_name(offset), "a snapshot of the producers at no segment's base offset"
+        )
 
 
 def delete_snapshot(files: DirectoryFiles, offset: int, reason: str) -> None:
     """Delete the snapshot at an offset, if it exists."""
-    files.delete(_name(offset), reason)
-
-
-def _name(offset: int) -> str:
-    """Return a snapshot's file name."""
-    return segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+    files.delete(snapshot_name(offset), reason)

@@ -1,6 +1,6 @@
 """Search by create time with clock skew: KIP-33's first use case.
 
-Guarantees of ``offset_for_create_time(log, T, clock_skew_ms=S)``, if every clock that set a
+Guarantees of the offset for ``earliest_timestamp(T, S)``, if every clock that set a
 record's timestamp was at most S behind the clock that gave T:
 
 - Every record created at T or later is at or after the returned offset. With CreateTime its
@@ -14,8 +14,6 @@ record's timestamp was at most S behind the clock that gave T:
 from __future__ import annotations
 
 from kafkastore.arguments import whole_number
-from kafkastore.formats.indexes.entries import TimestampAndOffset
-from kafkastore.store.partition_log import PartitionLog
 
 
 def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
@@ -29,15 +27,3 @@ def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
     1499999700000
     """
     return max(create_time - whole_number("clock_skew_ms", clock_skew_ms, 0), 0)
-
-
-def offset_for_create_time(
-    log: PartitionLog, create_time: int, *, clock_skew_ms: int = 0
-) -> TimestampAndOffset | None:
-    """Find the offset from which no record created since a time is missed.
-
-    Returns the first record that may qualify; None if there is none, and every later append
-    qualifies. Source: KIP-33, use cases, "search by timestamp": CT - X, where X is the largest
-    skew.
-    """
-    return log.offset_for_timestamp(earliest_timestamp(create_time, clock_skew_ms))

@@ -7,12 +7,12 @@ segment immediately.
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.arguments import whole_number
+from kafkastore.clock import clock
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.timestamp_warnings import (
@@ -173,7 +173,7 @@ def retention_of(
     Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
     """
     topic_config = _config_of(log.topic, config)
-    at = time.time_ns() // 1_000_000 if now is None else whole_number("now", now)
+    at = clock() if now is None else whole_number("now", now)
     rules = rules_of(version)
     return log.retry_if_changed(lambda: _judged(log, topic_config, at, rules))
 

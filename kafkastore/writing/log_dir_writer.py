@@ -13,13 +13,13 @@ import base64
 import os
 import re
 import threading
-import time
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
+from kafkastore.clock import clock
 from kafkastore.errors import (
     ArgumentValueError,
     ChangeRefusedError,
@@ -65,11 +65,6 @@ CUT_MARK = ".kafkastore-cut-"
 _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
 # Since 2.0 an offset index entry has the last offset of its batch; before, it had the first.
 _OLDEST = (2, 0)
-
-
-def _wall_clock() -> int:
-    """Return ms since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class LogDirWriter:
@@ -119,7 +114,7 @@ class LogDirWriter:
         node_id: int = 0,
         cluster_id: str | None = None,
         cut_dir: str | os.PathLike[str] | None = None,
-        clock: Callable[[], int] = _wall_clock,
+        clock: Callable[[], int] = clock,
         fs: FileSystem | None = None,
     ) -> None:
         refuse_remote(root)

@@ -9,7 +9,7 @@ from models.seed import examples
 from use_cases.stores import T0, record, written
 
 import kafkastore
-from kafkastore.use_cases.clock_skew import earliest_timestamp, offset_for_create_time
+from kafkastore.use_cases.clock_skew import earliest_timestamp
 
 SKEW = 6
 
@@ -41,7 +41,7 @@ def test_nothing_created_at_the_time_or_later_is_missed(tmp_path_factory, sent, 
             clock.now = T0 + created + took + off
             log.add(record(T0 + created + off))
     (log,) = kafkastore.open(root)
-    found = offset_for_create_time(log, T0 + asked, clock_skew_ms=SKEW)
+    found = log.offset_for_timestamp(earliest_timestamp(T0 + asked, SKEW))
     begin = len(arrived) if found is None else found.offset
     assert all(created < asked for created, _, _ in arrived[:begin])
 
@@ -50,8 +50,8 @@ def test_without_the_allowance_a_record_of_a_slow_clock_is_missed(tmp_path):
     with written(tmp_path / "logs") as partition:
         partition("t").add(record(T0 - 3), record(T0 + 1))  # both created after T0
     (log,) = kafkastore.open(tmp_path / "logs")
-    assert offset_for_create_time(log, T0).offset == 1
-    assert offset_for_create_time(log, T0, clock_skew_ms=3).offset == 0
+    assert log.offset_for_timestamp(T0).offset == 1
+    assert log.offset_for_timestamp(earliest_timestamp(T0, 3)).offset == 0
 
 
 def test_no_time_is_before_1970():

@@ -1,7 +1,6 @@
 """``kafkastore compare``: compare legacy and time index answers."""
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from kafkastore.cli.output.output_file import check_output, open_columns_writer,
 from kafkastore.cli.output.progress import progress
 from kafkastore.cli.output.tables import StreamedTable, format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.clock import clock
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
 from kafkastore.jobs.job import skipped_column, skipped_rows
@@ -106,7 +106,7 @@ def command(
     job = CompareJob(
         call.resolve_times(moments),
         samples,
-        time.time_ns() // 1_000_000,
+        clock(),
         load_mtimes(mtimes_file, selection),
         rules,
         whole_seconds=whole_seconds,

@@ -14,11 +14,11 @@ from kafkastore.cli.output.tables import print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.latency import LatencyJob, by_topic, latency_row
+from kafkastore.jobs.latency import PERCENTILES, LatencyJob, by_topic, latency_row
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.use_cases.latency import Latency
 
-_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99.9": 99.9}
+_PERCENTILES = {f"p{percent:g}": percent for percent in PERCENTILES.values()}
 
 
 @store_command("on-corrupt", "spark")

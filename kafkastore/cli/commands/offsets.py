@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_number, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.clock import clock
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.offsets import (
     REFUSED,
@@ -137,7 +137,7 @@ def command(
         isolation,
         indexes,
         explain,
-        time.time_ns() // 1_000_000,
+        clock(),
         load_mtimes(mtimes_file, call.selection),
         whole_seconds,
         call.problems.on_corrupt,

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, tzinfo
 from typing import Any, NamedTuple, TypeVar
@@ -13,6 +12,7 @@ import click
 from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.options.selection import NotInStoreError, Selection
 from kafkastore.cli.output.failures import print_note
+from kafkastore.clock import clock
 from kafkastore.log.time_text import EPOCH, MILLISECOND, format_time
 from kafkastore.log.timestamp_warnings import (
     TimestampWarning,
@@ -167,7 +167,7 @@ def resolve_times(
     base = 0
     if any(moment.is_relative for moment in moments):
         is_now = relative_to == "now"
-        base = time.time_ns() // 1_000_000 if is_now else find_newest_timestamp(selection, indexes)
+        base = clock() if is_now else find_newest_timestamp(selection, indexes)
     for moment in moments:
         unit = find_unit_warning(moment)
         meant = meant_timestamp(moment.timestamp, unit)

@@ -329,6 +329,11 @@ def pack_int(name: str, value: int, size: int) -> bytes:
         raise FieldValueError(name, f"must be an int of {8 * size} bits, got {value}") from None
 
 
+def unpack_int(data: bytes, start: int, end: int) -> int:
+    """Load a signed number."""
+    return int.from_bytes(data[start:end], "big", signed=True)
+
+
 def _int32(number: int) -> int:
     """Wrap a number as Java's int does."""
     return (number + _TWO_TO_31) % _TWO_TO_32 - _TWO_TO_31

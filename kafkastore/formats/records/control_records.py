@@ -22,6 +22,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.errors import ArgumentValueError, CorruptBatchError
+from kafkastore.formats.primitives.protocol import unpack_int
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.record_batch import Record, RecordBatch
@@ -74,13 +75,13 @@ def parse_control_record(record: Record, *, position: int | None = None) -> Cont
     ``EndTransactionMarker.deserializeValue``.
     """
     key = _checked(record, "key", record.key, KEY_SIZE, position)
-    version = _int(key, KEY_VERSION_AT, KEY_TYPE_AT)
-    number = _int(key, KEY_TYPE_AT, KEY_SIZE)
+    version = unpack_int(key, KEY_VERSION_AT, KEY_TYPE_AT)
+    number = unpack_int(key, KEY_TYPE_AT, KEY_SIZE)
     kind = _KNOWN_TYPES.get(number, number)
     if kind not in _MARKERS:
         return ControlRecord(kind, version)
     value = _checked(record, "value", record.value, MARKER_SIZE, position)
-    return ControlRecord(kind, version, _int(value, MARKER_COORDINATOR_EPOCH_AT, MARKER_SIZE))
+    return ControlRecord(kind, version, unpack_int(value, MARKER_COORDINATOR_EPOCH_AT, MARKER_SIZE))
 
 
 def first_control_record(batch: RecordBatch) -> ControlRecord | None:
@@ -107,15 +108,10 @@ def _checked(
             f"got {found}",
             position=position,
         )
-    version = _int(content, 0, 2)
+    version = unpack_int(content, 0, 2)
     if version < 0:
         raise CorruptBatchError(
             f"control record at offset {record.offset}: impossible version {version} of the {what}",
             position=position,
         )
     return content
-
-
-def _int(data: bytes, start: int, end: int) -> int:
-    """Load a signed number."""
-    return int.from_bytes(data[start:end], "big", signed=True)

@@ -224,6 +224,11 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def snapshot_name(offset: int) -> str:
+    """Return the name of the producer snapshot at an offset."""
+    return segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+
+
 def kind_in_log_dir(
     name: str, *, is_directory: bool
 ) -> Literal["partition", "skipped", "unexpected"]:

@@ -37,6 +37,7 @@ import numpy as np
 from kafkastore.arguments import check_one_dimension
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.primitives.crc import crc32c
+from kafkastore.formats.primitives.protocol import unpack_int
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -86,12 +87,12 @@ def parse(data: bytes) -> NDArray[np.void]:
         raise CorruptCheckpointError(
             f"producer snapshot ends within its header of {ENTRIES_AT} bytes", position=len(data)
         )
-    version = _int(data, VERSION_AT, CRC_AT)
+    version = unpack_int(data, VERSION_AT, CRC_AT)
     if version != VERSION:
         raise CorruptCheckpointError(
             f"producer snapshot has version {version}, not {VERSION}", position=VERSION_AT
         )
-    count = _int(data, COUNT_AT, ENTRIES_AT)
+    count = unpack_int(data, COUNT_AT, ENTRIES_AT)
     whole = (len(data) - ENTRIES_AT) // ENTRY_SIZE
     if count < 0:
         raise CorruptCheckpointError(
@@ -119,9 +120,9 @@ def whole_entries(data: bytes) -> NDArray[np.void]:
     checksum is wrong, any of them may be wrong.
     """
     count = 0
-    if len(data) >= ENTRIES_AT and _int(data, VERSION_AT, CRC_AT) == VERSION:
+    if len(data) >= ENTRIES_AT and unpack_int(data, VERSION_AT, CRC_AT) == VERSION:
         whole = (len(data) - ENTRIES_AT) // ENTRY_SIZE
-        count = max(min(_int(data, COUNT_AT, ENTRIES_AT), whole), 0)
+        count = max(min(unpack_int(data, COUNT_AT, ENTRIES_AT), whole), 0)
     entries = data[ENTRIES_AT : ENTRIES_AT + count * ENTRY_SIZE]
     return np.frombuffer(entries, PRODUCER_ENTRY_ON_DISK).astype(PRODUCER_ENTRY)
 
@@ -135,8 +136,3 @@ def pack(entries: ArrayLike) -> bytes:
     check_one_dimension("entries", array.ndim)
     content = len(array).to_bytes(4, "big") + array.astype(PRODUCER_ENTRY_ON_DISK).tobytes()
     return VERSION.to_bytes(2, "big") + crc32c(content).to_bytes(4, "big") + content
-
-
-def _int(data: bytes, start: int, end: int) -> int:
-    """Load a signed number."""
-    return int.from_bytes(data[start:end], "big", signed=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from kafkastore.checks.findings import Severity
+from kafkastore.clock import clock
 from kafkastore.jobs.compare import CompareJob
 from kafkastore.jobs.failover import failover as failover_results
 from kafkastore.jobs.inventory import InventoryJob
@@ -18,7 +19,6 @@ from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.verify import VerifyJob, severity_column
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.log.damage import OnCorrupt
-from kafkastore.lookup.legacy import clock
 from kafkastore.spark.runner import table
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.sample_times import SAMPLES

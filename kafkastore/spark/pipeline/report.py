@@ -72,7 +72,6 @@ class Section(NamedTuple):
     drawn: list[Drawn]
     not_drawn: int
     answers: list[AnswerTable]
-    is_untimed: bool
 
 
 def render(result: PipelineResult) -> str:
@@ -151,7 +150,6 @@ def _section(store: StoreResult, now: int, stores: int) -> Section:
         ],
         len(drawable) - len(to_draw),
         answer_tables(store, max(1, MOST_TABLES // stores)),
-        _is_untimed(store),
     )
 
 

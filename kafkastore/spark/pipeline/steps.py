@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.arguments import whole_number
 from kafkastore.checks.findings import Finding, FindingKind
+from kafkastore.clock import clock
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
@@ -155,7 +155,7 @@ def run_pipeline(
         StoreResult(name, str(source), str(place))
         for name, source, place in zip(names, sources, migrated, strict=True)
     ]
-    result = PipelineResult(target, mode, time.time_ns() // 1_000_000, stores)
+    result = PipelineResult(target, mode, clock(), stores)
     apart = [*sources, *outside]
     with output_directory(target, apart, resume=resume) as working, failures_of_spark():
         saved, fs = SavedSteps(working), FileSystem()

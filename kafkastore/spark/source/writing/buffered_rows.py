@@ -1,14 +1,13 @@
 """The rows of a task by partition, and when they are written."""
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT32_MAX
+from kafkastore.clock import clock
 from kafkastore.errors import InvalidColumnError, InvalidTimestampError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.spark.source.writing.key_partitions import partitions_of_keys
@@ -133,7 +132,7 @@ def _partitions(batch: pa.RecordBatch, count: int | None) -> NDArray[np.int64]:
 
 def _timestamps(batch: pa.RecordBatch) -> pa.Array:
     """Return the rows' timestamps; null becomes the current time, as in a producer."""
-    now = time.time_ns() // 1_000_000
+    now = clock()
     if "timestamp" not in batch.schema.names:
         return pa.repeat(pa.scalar(now, pa.int64()), len(batch))
     column = batch["timestamp"]
