@@ -153,7 +153,7 @@ def test_modification_times_that_can_t_be_meant_are_refused_or_noted(
     ran = run(*question)
     assert ran.code == 0
     assert ran.err.startswith("note: ")
-    assert "names no segment" in ran.err
+    assert "has no entry for the selected segments" in ran.err
     times.write_text("[]")
     assert_one_sentence(run(*question), "not an object", str(times))
     assert_one_sentence(run("compare", sample_root, "--mtimes", tmp_path / "none"), "not exist")

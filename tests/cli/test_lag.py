@@ -99,7 +99,7 @@ def test_an_offset_given_of_a_partition_that_is_not_here_is_a_problem(
     "text", ["g:orders:\u0660:5", "g:orders:0:\uff15", "g:orders:0:" + "9" * 5000]
 )
 def test_numbers_of_positions_are_of_ascii_digits(run: Run, root: Path, text: str) -> None:
-    assert_one_sentence(run("lag", root, "--offsets", text), "is not GROUP:TOPIC:PARTITION:OFFSET")
+    assert_one_sentence(run("lag", root, "--offsets", text), "must be GROUP:TOPIC:PARTITION:OFFSET")
 
 
 def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
@@ -119,14 +119,14 @@ def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--offsets", "orders:0:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
-        (["--offsets", "g:orders:zero:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
+        (["--offsets", "orders:0:1"], ["must be GROUP:TOPIC:PARTITION:OFFSET"]),
+        (["--offsets", "g:orders:zero:1"], ["must be GROUP:TOPIC:PARTITION:OFFSET"]),
         (["--offsets", f"g:orders:0:{1 << 63}"], ["too large"]),
         (["--group", "nobody"], ["group nobody has no offset", "audit:eu, billing", "--offsets"]),
         (["--group", "x", "--offsets", "g:orders:0:1"], ["no committed offset of group x"]),
         (["--topic", "__consumer_offsets"], ["no committed offset for the selected partitions"]),
         (["--offsets-file", "/nowhere"], ["/nowhere does not exist"]),
-        (["--now", "noon"], ["'noon' is not a time"]),
+        (["--now", "noon"], ["a time must be in ms since 1970", "got 'noon'"]),
         (["--isolation", "none"], ["--isolation"]),
     ],
 )

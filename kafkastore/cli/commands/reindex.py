@@ -83,5 +83,5 @@ def _line(unindexed: UnindexedBytes) -> str:
     outcome = "indexed up to there" if unindexed.is_indexed else "left alone"
     return (
         f"{unindexed.path}: {format_count(left, 'byte')} from byte {unindexed.valid_bytes:,} on "
-        f"{'is' if left == 1 else 'are'} no whole batches: {unindexed.reason}; {outcome}"
+        f"{'is' if left == 1 else 'are'} not complete batches: {unindexed.reason}; {outcome}"
     )

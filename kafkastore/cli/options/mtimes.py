@@ -92,6 +92,6 @@ def note_unused_mtimes(
 def print_unused_mtimes(path: Path) -> None:
     """Print that a file of modification times has no selected segment."""
     print_note(
-        f"{path} names no segment of what is chosen, so that the files' own modification "
-        f"times count; its paths begin in the log directory: orders-3/...log"
+        f"{path} has no entry for the selected segments; the files' own modification times are "
+        "used; its paths must begin in the log directory, such as orders-3/...log"
     )

@@ -67,7 +67,8 @@ def _parse_positions(
         parts = text.rsplit(":", 3)
         if len(parts) != 4 or not all(map(_NUMBER.fullmatch, parts[2:])):
             raise click.BadParameter(
-                f"{text!r} is not GROUP:TOPIC:PARTITION:OFFSET, such as billing:orders:3:1200"
+                "must be GROUP:TOPIC:PARTITION:OFFSET such as billing:orders:3:1200, "
+                f"got {text!r}"
             )
         group, topic, partition, offset = parts
         if int(partition) > INT32_MAX or int(offset) > INT64_MAX:

@@ -54,7 +54,7 @@ def _zone(
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise click.BadParameter(
-            f"{name!r} is not a time zone; use one such as Europe/Berlin or UTC"
+            f"must be a time zone such as Europe/Berlin or UTC, got {name!r}"
         ) from None
 
 
@@ -118,8 +118,8 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
-            f"{text!r} is not a time; use ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or "
-            f"a time ago such as -2h (units: ms s m h d w)"
+            "a time must be in ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or a time ago "
+            f"such as -2h (units: ms s m h d w), got {text!r}"
         ) from None
     return Moment(text, _timestamp(text, parsed, zone))
 
