@@ -289,7 +289,7 @@ def test_the_plan_with_given_modification_times_is_the_plan_applied(
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "is not JSON"), ("[]", "is not an object"), ('{"a": "b"}', "not a number of ms"),
+    [("{", "is not JSON"), ("[]", "must be an object"), ('{"a": "b"}', "must be a number of ms"),
      ('{"00000000000000000000.log": 5}', "without a partition")],
 )
 def test_a_file_of_modification_times_that_is_none(

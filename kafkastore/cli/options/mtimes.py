@@ -71,8 +71,8 @@ def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | 
         for name in mtimes:
             if name.endswith(".log") and "/" not in name:
                 raise click.UsageError(
-                    f"{path} has {name} without a partition, and several are chosen; "
-                    f"write orders-3/{name}, or choose one partition"
+                    f"{path} has {name} without a partition, and several are selected; "
+                    f"write orders-3/{name}, or select one partition"
                 )
     return mtimes
 

@@ -76,7 +76,7 @@ def relative_option(function: FunctionT) -> FunctionT:
         type=click.Choice(["now", "newest"]),
         default="now",
         show_default=True,
-        help="What a time such as -2h counts from: the clock, or the newest record chosen.",
+        help="Start of times such as -2h: the clock, or the newest selected record.",
     )(function)
 
 
@@ -192,7 +192,7 @@ def find_newest_timestamp(selection: Selection, indexes: Indexes) -> int:
     ]
     if not found:
         raise NotInStoreError(
-            "no record chosen has a timestamp, so that no time can be relative to the newest; "
-            "give an absolute time"
+            "no selected record has a timestamp, so no time can be relative to the newest; give an "
+            "absolute time"
         )
     return max(found)
