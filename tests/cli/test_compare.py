@@ -155,7 +155,7 @@ def test_modification_times_that_can_t_be_meant_are_refused_or_noted(
     assert ran.err.startswith("note: ")
     assert "has no entry for the selected segments" in ran.err
     times.write_text("[]")
-    assert_one_sentence(run(*question), "not an object", str(times))
+    assert_one_sentence(run(*question), "must be an object", str(times))
     assert_one_sentence(run("compare", sample_root, "--mtimes", tmp_path / "none"), "not exist")
 
 
