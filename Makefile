@@ -64,7 +64,7 @@ build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 
-bench: installed ## measure speed beside peers; wants a JDK 17, Maven and cargo
+bench: installed ## compare speed with other readers; wants a JDK 17, Maven and cargo
 	PYTHONSAFEPATH= $(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## remove what was built, but neither environments nor kafkastore-run/

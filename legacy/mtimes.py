@@ -101,10 +101,12 @@ def read_mtimes(path: str | PathLike[str]) -> dict[str, int]:
     if isinstance(read, dict) and isinstance(read.get("mtimes_ms"), dict):
         read = read["mtimes_ms"]
     if not isinstance(read, dict):
-        raise InvalidMtimesError(f"{path} is not an object of paths and ms since 1970")
+        raise InvalidMtimesError(f"{path} must be an object of paths and ms since 1970")
     for name, mtime in read.items():
         if type(mtime) is not int or not INT64_MIN <= mtime <= INT64_MAX:
-            raise InvalidMtimesError(f"{path} has {mtime!r} for {name}, not a number of ms")
+            raise InvalidMtimesError(
+                f"{path}: the time of {name} must be a number of ms, got {mtime!r}"
+            )
     return read
 
 

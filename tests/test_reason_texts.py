@@ -159,15 +159,15 @@ def test_a_change_of_an_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "text"), [
-    (b"[1]", "is not an object of paths and ms since 1970"),
-    (b'{"a.log": "5"}', "has '5' for a.log, not a number of ms"),
+    (b"[1]", " must be an object of paths and ms since 1970"),
+    (b'{"a.log": "5"}', ": the time of a.log must be a number of ms, got '5'"),
 ])
 def test_a_file_of_modification_times(tmp_path: Path, content: bytes, text: str) -> None:
     path = tmp_path / "mtimes.json"
     path.write_bytes(content)
     with pytest.raises(kafkastore.legacy.InvalidMtimesError) as raised:
         kafkastore.legacy.read_mtimes(path)
-    assert str(raised.value) == f"{path} {text}"
+    assert str(raised.value) == f"{path}{text}"
 
 
 def test_no_java(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ def check_copy_name(source: Path, name: str) -> None:
             parse_partition_directory(name)
         except InvalidNameError as error:
             raise ChangeRefusedError(
-                f"{source} is one partition, and so its copy is called as one: {error}; name it "
+                f"the copy of a partition directory must have a partition's name: {error}; use "
                 f".../{source.name}",
                 RefusalReason.UNSUITABLE_PLACE,
                 name,

@@ -471,14 +471,14 @@ def _rebuilt(index_interval_bytes: int, has_first_offsets: bool) -> Rebuilt:
 def _count(value: object, least: int = 0, most: int = INT64_MAX) -> int:
     """Return an integer from JSON; refuse anything else."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidPlanError(f"{value!r} is not an integer from {least} to {most}")
+        raise InvalidPlanError(f"value must be an integer from {least} to {most}, got {value!r}")
     return value
 
 
 def _text(value: object) -> str:
     """Return a string from JSON that can be a file name; refuse all else."""
     if not isinstance(value, str):
-        raise InvalidPlanError(f"{value!r} is not a string")
+        raise InvalidPlanError(f"value must be a string, got {value!r}")
     try:
         os.fsencode(value)  # JSON can have surrogates
     except UnicodeEncodeError as error:

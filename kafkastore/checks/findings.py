@@ -113,7 +113,8 @@ class FindingKind(enum.StrEnum):
     MISSING_OFFSETS = ("missing-offsets", _STYLE,
         "normal if the log was compacted or repaired; otherwise a segment is lost")
     LOST_LOG = ("lost-log", _RISK,
-        "its records are not read; a broker deletes the index, the last trace, at its next start")
+        ("its records are not read; a broker deletes the index at its next start; then nothing "
+        "shows that the segment existed"))
 
     # Indexes.
     CORRUPT_INDEX = "corrupt-index", _WRONG, "a broker that loads it searches invalid entries"

@@ -205,8 +205,8 @@ def open_journal(area: Path, root: Path | None = None) -> Journal:
     """Open the journal in an undo area; `root` is the directory that the user named."""
     if is_recovery_area(area):
         raise NoJournalError(
-            f"{area} holds what a recovery cut, and the log may have grown since: nothing is put "
-            "back by itself; kafkastore changes remove deletes it"
+            f"{area} contains bytes that a recovery truncated; they cannot be restored "
+            "automatically, because the log may have grown; kafkastore changes remove deletes them"
         )
     try:
         return Journal.open(area, root)
@@ -244,8 +244,8 @@ def _describe_unfinished(area: Path) -> str | None:
     files = format_count(len(journal.plan.changes), "file")
     resume, undo = (changes_command(verb, area, journal.plan.root) for verb in ("resume", "undo"))
     return (
-        f"{len(journal.changed):,} of {files} are changed, each wholly or not at all; "
-        f"{resume} finishes, {undo} goes back"
+        f"{len(journal.changed):,} of {files} are changed; {resume} finishes the change, "
+        f"{undo} undoes it; each file is entirely old or entirely new"
     )
 
 
@@ -279,12 +279,12 @@ def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool 
         print_text(
             f"done: {format_count(files, 'file')} changed in {journal.root}",
             f"undo area: {journal.area}",
-            f"to go back: {changes_command('undo', journal.area, journal.plan.root)}",
+            f"to undo: {changes_command('undo', journal.area, journal.plan.root)}",
         )
     else:
         changed = format_count(files - len(journal.left), "file")
         print_text(f"{outcome}: {changed} in {journal.root}")
-    reason = "was left alone: it, or what was kept of it, was changed since"
+    reason = "was skipped: the file or its saved copy has changed since"
     left = ((None, f"{path} {reason}") for path in sorted(journal.left))
     for line in group_lines(left, verbose=verbose):
         print_note(line)

@@ -24,7 +24,7 @@ COMMANDS = {
     "failover": "Translate consumer positions from one cluster to another.",
     "retention": "Show which segments a broker's retention would delete.",
     "sizing": "Compute index sizes by interval, for a directory or a broker.",
-    "pipeline": "Run all steps on Spark, from survey to report.",
+    "pipeline": "Run all steps on Spark, from inventory to report.",
     "sample": "Unpack small sample log directories.",
 }
 

@@ -76,11 +76,14 @@ def upload_copy(
         )
     _report_left_out(source, copied.left_out, problems)
     for path in copied.empty:
-        print_note(f"{path} is empty and no object stands for it: it is not in {url}")
+        print_note(
+            f"{path} is empty; object stores have no empty directories, so {url} does not "
+            "contain it"
+        )
     if not mtimes_are_kept and not is_url(str(source)):
         print_note(
-            f"objects have no modification times but those of the upload: kafkastore migrate "
-            f"{shlex.quote(str(source))} --save-mtimes FILE keeps a list"
+            "objects have only their upload times; to save the modification times: kafkastore "
+            f"migrate {shlex.quote(str(source))} --save-mtimes FILE"
         )
 
 

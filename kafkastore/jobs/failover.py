@@ -57,7 +57,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
             ("found_records", number),
             ("lost_records", number),
             ("duplicate_records", number),
-            ("stranger_records", number),
+            ("unmatched_records", number),
         ]
 
     def run(self, item: GroupPosition) -> PartitionFailover:
@@ -99,7 +99,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
             "found_records": None if check is None else check.found,
             "lost_records": None if check is None else check.lost,
             "duplicate_records": None if check is None else check.duplicates,
-            "stranger_records": None if check is None else check.strangers,
+            "unmatched_records": None if check is None else check.unmatched,
         }
 
     def place(self, item: GroupPosition) -> Row:

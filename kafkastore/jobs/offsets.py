@@ -29,7 +29,7 @@ REFUSED = "UNSUPPORTED_VERSION"
 
 
 class OffsetAnswer(NamedTuple):
-    """The answer for one time by one set of rules; offset None is no answer."""
+    """The answer for one time by one set of rules; offset None means no answer."""
 
     rules: str
     offset: int | None = None
@@ -128,7 +128,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
     def _answers(
         self, log: PartitionLog, timestamp: int, skipped: list[SkippedBytes]
     ) -> TimeOffsets:
-        """Look up one time; corrupt bytes that it meets are no error of the others."""
+        """Look up one time; corrupt bytes do not affect the other times."""
         try:
             answers = tuple(self._answer(log, timestamp, each, skipped) for each in self.rules)
             found = TimeOffsets(timestamp, answers)

@@ -11,7 +11,7 @@ from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import Copies, open_copies
-from kafkastore.use_cases.retention import PartitionRetention, SegmentFate, retention_of
+from kafkastore.use_cases.retention import PartitionRetention, SegmentRetention, retention_of
 from kafkastore.versions import NEWEST_VERSION
 from kafkastore.writing.log_config import LogConfig
 
@@ -85,7 +85,7 @@ def partition_row(found: PartitionRetention) -> Row:
     }
 
 
-def segment_row(fate: SegmentFate) -> dict[str, int | str | None]:
+def segment_row(fate: SegmentRetention) -> dict[str, int | str | None]:
     """Return the columns of a segment."""
     return {
         "base_offset": fate.base_offset,

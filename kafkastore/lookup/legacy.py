@@ -189,6 +189,6 @@ def segment_times(
 
 
 def _check_log(log: LogView) -> None:
-    """Refuse what is no open partition, such as a path."""
+    """Raise unless `log` is an open partition."""
     if not isinstance(log, LogView):
         raise ArgumentTypeError("log", "a PartitionLog", log)

@@ -73,8 +73,8 @@ class MtimeLookup:
     def _is_untimed(self, segment: LogSegment, first_offset: int) -> bool:
         """Return whether a segment has batches from an offset on, and no timestamp."""
         if self._past_damage:
-            told = segment.summary
-            return told.next_offset > first_offset and told.largest_record_timestamp is None
+            summary = segment.summary
+            return summary.next_offset > first_offset and summary.largest_record_timestamp is None
         if segment.next_base_offset is not None and segment.next_base_offset <= first_offset:
             return False
         if segment.end_error is not None:

@@ -89,7 +89,7 @@ class RemoteStore:
         """
         return self._finished(self._objects(self._asked(self._find)))
 
-    def list_beside(self) -> tuple[dict[str, RemoteObject], set[str]]:
+    def list_directory(self) -> tuple[dict[str, RemoteObject], set[str]]:
         """List the objects and directories directly in the URL's directory."""
         listed = self._asked(lambda: self._library.ls(self._root, detail=True))
         found = {info["name"]: info for info in listed}

@@ -31,7 +31,7 @@ class _Tree:
         self.files: dict[str, SparseFile] = {}
         #: Directories that were listed recursively, and those that were listed alone.
         self.listed: set[str] = set()
-        self.listed_beside: set[str] = set()
+        self.listed_directories: set[str] = set()
         #: The options given with each URL.
         self.options: dict[str, Mapping[str, Any]] = {}
 
@@ -51,7 +51,7 @@ def list_now(
     store = _store(url, options)
     if with_all_below:
         return _laid_out(store, store.list())
-    return _laid_out(store, *store.list_beside())
+    return _laid_out(store, *store.list_directory())
 
 
 def list_once(path: RemotePath, *, with_all_below: bool) -> RemotePath:
@@ -65,7 +65,7 @@ def forget_listings() -> None:
     """Make `list_once` list all directories again; unchanged files keep their bytes."""
     with _tree.lock:
         _tree.listed.clear()
-        _tree.listed_beside.clear()
+        _tree.listed_directories.clear()
 
 
 def object_at(path: Path) -> RemoteObject | None:
@@ -76,7 +76,7 @@ def object_at(path: Path) -> RemoteObject | None:
 
 def _is_listed(path: str, *, with_all_below: bool) -> bool:
     """Return whether the content of a local directory is known."""
-    if not with_all_below and path in _tree.listed_beside:
+    if not with_all_below and path in _tree.listed_directories:
         return True
     while path not in _tree.listed and url_of(path) is not None:
         path = os.path.dirname(path)
@@ -141,7 +141,7 @@ def _bring_up_to_date(
     for path, source in wanted.items():
         if path not in _tree.files:
             _tree.files[path] = SparseFile(path, source)
-    (_tree.listed if directories is None else _tree.listed_beside).add(place)
+    (_tree.listed if directories is None else _tree.listed_directories).add(place)
 
 
 def _files_below(place: str, but_for: Collection[str]) -> list[str]:

@@ -106,5 +106,5 @@ def check_link(path: str | PathLike[str], error: OSError) -> None:
 def link_kind(path: str | PathLike[str], error: OSError) -> str | None:
     """Return what a symbolic link is that can't be followed; None for anything else."""
     kind = _LINKS.get(error.errno or 0)
-    # What a broker has deleted meanwhile is no link.
+    # The file may have been deleted meanwhile.
     return kind if kind is not None and os.path.islink(path) else None

@@ -28,7 +28,7 @@ class FailoverCheck(NamedTuple):
         How many of those found are before the offset in cluster 2; 0 unless the answer is wrong.
     duplicates : int
         Records at or after the offset in cluster 2 that were consumed in cluster 1.
-    strangers : int
+    unmatched : int
         Records before the offset in cluster 2 that cluster 1 does not have: deleted there, or never
         arrived.
     """
@@ -37,7 +37,7 @@ class FailoverCheck(NamedTuple):
     found: int
     lost: int
     duplicates: int
-    strangers: int
+    unmatched: int
 
 
 def check_failover(
@@ -94,7 +94,7 @@ def _compared(parts: tuple[Hashes, Hashes, Hashes, Hashes]) -> tuple[int, Failov
         found=int(found.sum()),
         lost=int(np.minimum(unread, skipped).sum()),
         duplicates=int(np.maximum(np.minimum(consumed, before + behind) - before, 0).sum()),
-        strangers=int(np.maximum(skipped - unread, 0).sum()),
+        unmatched=int(np.maximum(skipped - unread, 0).sum()),
     )
 
 

@@ -50,7 +50,7 @@ class DatedBy(enum.StrEnum):
     ZEROS = "zeros"
 
 
-class SegmentFate(NamedTuple):
+class SegmentRetention(NamedTuple):
     """The result of retention for one segment.
 
     Parameters
@@ -110,7 +110,7 @@ class PartitionRetention(NamedTuple):
         The configuration used.
     now : int
         The clock of the run, ms since 1970.
-    segments : tuple of SegmentFate
+    segments : tuple of SegmentRetention
         By base offset.
     outcome : Retention
         The result of the rules: deletions, where each rule stopped, the log start offset
@@ -127,24 +127,24 @@ class PartitionRetention(NamedTuple):
     path: Path
     config: LogConfig
     now: int
-    segments: tuple[SegmentFate, ...]
+    segments: tuple[SegmentRetention, ...]
     outcome: Retention
     log_start_offset: int
     high_watermark: int
     rolls_after: int | None
 
     @property
-    def going(self) -> tuple[SegmentFate, ...]:
+    def going(self) -> tuple[SegmentRetention, ...]:
         """The segments that are deleted."""
         return tuple(each for each in self.segments if each.deleted_by is not None)
 
     @property
-    def blocked(self) -> tuple[SegmentFate, ...]:
+    def blocked(self) -> tuple[SegmentRetention, ...]:
         """The segments that are expired but kept."""
         return tuple(each for each in self.segments if each.blocked_by is not None)
 
     @property
-    def blocker(self) -> SegmentFate | None:
+    def blocker(self) -> SegmentRetention | None:
         """The segment that blocks the `blocked` ones; None if there is none."""
         blocking = {each.blocked_by for each in self.segments}
         return next((each for each in self.segments if each.base_offset in blocking), None)
@@ -257,7 +257,7 @@ def _fates(
     outcome: Retention,
     config: LogConfig,
     now: int,
-) -> Iterator[SegmentFate]:
+) -> Iterator[SegmentRetention]:
     """Combine the facts, times and results of each segment."""
     deleted_by = {each.segment.base_offset: each.rule for each in outcome.deletions}
     stop = next((each for each in outcome.stops if each.rule is RetentionRule.TIME), None)
@@ -268,7 +268,7 @@ def _fates(
             expires_at = fact.largest_timestamp + config.retention_ms + 1
         is_over = stop is not None and expires_at is not None and now >= expires_at
         is_empty_end = fact.size == 0 and segment.next_base_offset is None
-        yield SegmentFate(
+        yield SegmentRetention(
             segment.log_path,
             fact.base_offset,
             fact.end_offset,

@@ -111,7 +111,7 @@ def test_a_time_can_be_relative_to_the_newest_record(run: Run, sample_root: Path
               "--json")
     assert [row["offset"] for row in ran.lines] == [75, 76, 77, 78, 79]
     ran = run("cat", sample_root, "--topic", "up-empty", "--from", "-1h", "--relative-to", "newest")
-    assert_one_sentence(ran, "no record chosen has a timestamp", "absolute")
+    assert_one_sentence(ran, "no selected record has a timestamp", "absolute")
 
 
 def test_seconds_instead_of_ms_are_noted(run: Run, sample_root: Path) -> None:

@@ -94,9 +94,9 @@ def test_a_job_that_stops_says_how_far_it_came_and_how_it_goes_on(
     assert len(journal.changed) == 3
     assert_one_sentence(
         ran,
-        "3 of 11 files are changed, each wholly or not at all",
+        "3 of 11 files are changed; ",
         f"kafkastore changes resume {journal.area} finishes",
-        f"kafkastore changes undo {journal.area} goes back",
+        f"kafkastore changes undo {journal.area} undoes it",
     )
     (row,) = run("changes", "list", sample_copy, "--json").lines
     assert (row["phase"], row["changed"], row["files"]) == ("applying", 3, 11)
@@ -232,7 +232,7 @@ def test_commands_that_only_look_say_that_a_change_is_unfinished(
     (journal,) = find_journals(sample_copy)
     looked = run(command, sample_copy)
     assert f"kafkastore changes resume {journal.area} finishes it" in looked.err
-    assert f"kafkastore changes undo {journal.area} goes back" in looked.err
+    assert f"kafkastore changes undo {journal.area} undoes it" in looked.err
     run("changes", "resume", journal.area)
     assert "unfinished" not in run(command, sample_copy).err
 
@@ -255,7 +255,7 @@ def test_what_a_writer_s_recovery_cut_is_listed_and_removed(
     assert row["at_ms"] == 1_700_000_000_000
     listed = run("changes", "list", root).out
     assert str(area) in listed
-    assert_one_sentence(run("changes", "undo", area), "nothing is put back by itself")
+    assert_one_sentence(run("changes", "undo", area), "cannot be restored automatically")
     monkeypatch.chdir(root)
     assert run("changes", "remove", Path("..", area.name), "--yes").code == 0
     assert not area.exists()

@@ -147,15 +147,15 @@ def test_modification_times_that_can_t_be_meant_are_refused_or_noted(
     times = tmp_path / "mtimes.json"
     times.write_text('{"00000000000000000000.log": 5}')
     question = ["compare", sample_root, *AT, "--mtimes", times]
-    assert_one_sentence(run(*question), "several are chosen", "orders-3/00000000000000000000.log")
+    assert_one_sentence(run(*question), "several are selected", "orders-3/00000000000000000000.log")
     assert run(*question, "--topic", "up-1").err == ""
     times.write_text('{"other-1/00000000000000000000.log": 5}')
     ran = run(*question)
     assert ran.code == 0
     assert ran.err.startswith("note: ")
-    assert "names no segment" in ran.err
+    assert "has no entry for the selected segments" in ran.err
     times.write_text("[]")
-    assert_one_sentence(run(*question), "not an object", str(times))
+    assert_one_sentence(run(*question), "must be an object", str(times))
     assert_one_sentence(run("compare", sample_root, "--mtimes", tmp_path / "none"), "not exist")
 
 

@@ -49,7 +49,8 @@ CASES: dict[str, tuple[Harm, list[str], str, dict[str, str]]] = {
     ),
     "repair": (flip_a_byte, ["repair", "--on-corrupt", "skip", "--dry-run"], " skipped",
                {"kind": "damage"}),
-    "reindex": (cut_it_short, ["reindex", "--dry-run"], "no whole batches", {"kind": "unindexed"}),
+    "reindex": (cut_it_short, ["reindex", "--dry-run"], "not complete batches",
+                {"kind": "unindexed"}),
     "convert": (flip_a_byte, ["convert"], " is left as it is: ", {"kind": "unconverted"}),
     "migrate": (nothing, ["migrate", "--samples", "0"], "create  up-", {"kind": "change"}),
 }

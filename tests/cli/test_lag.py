@@ -99,7 +99,7 @@ def test_an_offset_given_of_a_partition_that_is_not_here_is_a_problem(
     "text", ["g:orders:\u0660:5", "g:orders:0:\uff15", "g:orders:0:" + "9" * 5000]
 )
 def test_numbers_of_positions_are_of_ascii_digits(run: Run, root: Path, text: str) -> None:
-    assert_one_sentence(run("lag", root, "--offsets", text), "is not GROUP:TOPIC:PARTITION:OFFSET")
+    assert_one_sentence(run("lag", root, "--offsets", text), "must be GROUP:TOPIC:PARTITION:OFFSET")
 
 
 def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
@@ -119,14 +119,14 @@ def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        (["--offsets", "orders:0:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
-        (["--offsets", "g:orders:zero:1"], ["not GROUP:TOPIC:PARTITION:OFFSET"]),
-        (["--offsets", f"g:orders:0:{1 << 63}"], ["too large"]),
+        (["--offsets", "orders:0:1"], ["must be GROUP:TOPIC:PARTITION:OFFSET"]),
+        (["--offsets", "g:orders:zero:1"], ["must be GROUP:TOPIC:PARTITION:OFFSET"]),
+        (["--offsets", f"g:orders:0:{1 << 63}"], ["offset at most 9223372036854775807"]),
         (["--group", "nobody"], ["group nobody has no offset", "audit:eu, billing", "--offsets"]),
         (["--group", "x", "--offsets", "g:orders:0:1"], ["no committed offset of group x"]),
         (["--topic", "__consumer_offsets"], ["no committed offset for the selected partitions"]),
         (["--offsets-file", "/nowhere"], ["/nowhere does not exist"]),
-        (["--now", "noon"], ["'noon' is not a time"]),
+        (["--now", "noon"], ["a time must be in ms since 1970", "got 'noon'"]),
         (["--isolation", "none"], ["--isolation"]),
     ],
 )
@@ -140,13 +140,13 @@ def test_what_is_wrong_is_said(
     ("line", "part"),
     [
         ("orders 0 1", "line 2 of .* is not JSON"),
-        ("[1]", "line 2 of .* is not a JSON object"),
-        ('{"partition": 0, "offset": 1}', "line 2 of .* has no topic"),
-        ('{"group": 1, "topic": "t", "partition": 0, "offset": 1}', "no name of a group"),
-        ('{"topic": "t", "partition": "0", "offset": 1}', "line 2 of .* has no partition: '0'"),
-        ('{"topic": "t", "partition": 0, "offset": -1}', "line 2 of .* has no offset: -1"),
-        ('{"topic": "t", "partition": 0, "offset": true}', "line 2 of .* has no offset: True"),
-        ('{"topic": "t", "partition": 0}', "line 2 of .* has no offset: None"),
+        ("[1]", "line 2 of .* must be a JSON object"),
+        ('{"partition": 0, "offset": 1}', "line 2 of .*: group and topic must be strings"),
+        ('{"group": 1, "topic": "t", "partition": 0, "offset": 1}', "topic must be strings"),
+        ('{"topic": "t", "partition": "0", "offset": 1}', "line 2 of .*: partition .* got '0'"),
+        ('{"topic": "t", "partition": 0, "offset": -1}', "line 2 of .*: offset must .* got -1"),
+        ('{"topic": "t", "partition": 0, "offset": true}', "line 2 of .*: offset must .* got True"),
+        ('{"topic": "t", "partition": 0}', "line 2 of .*: offset must .* got None"),
         ("[" * 100_000, "line 2 of .* is not JSON"),
     ],
 )

@@ -104,7 +104,7 @@ def test_each_mode_in_place_and_back(
     assert ran.out.splitlines()[-3:] == [
         f"done: 11 files changed in {sample_copy}",
         f"undo area: {area}",
-        f"to go back: kafkastore changes undo {area}",
+        f"to undo: kafkastore changes undo {area}",
     ]
     again = run("migrate", sample_copy, "--mode", mode, "--in-place", "--yes")
     assert (again.code, files_of(sample_copy)) == (0, after)
@@ -289,7 +289,7 @@ def test_the_plan_with_given_modification_times_is_the_plan_applied(
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("{", "is not JSON"), ("[]", "is not an object"), ('{"a": "b"}', "not a number of ms"),
+    [("{", "is not JSON"), ("[]", "must be an object"), ('{"a": "b"}', "must be a number of ms"),
      ('{"00000000000000000000.log": 5}', "without a partition")],
 )
 def test_a_file_of_modification_times_that_is_none(
@@ -308,7 +308,8 @@ def test_modification_times_that_name_nothing_are_told(
 ) -> None:
     (tmp_path / "other.json").write_text('{"other-0/00000000000000000000.log": 5}')
     ran = run("migrate", sample_copy, "--mtimes", tmp_path / "other.json")
-    assert ran.err.startswith(f"note: {tmp_path / 'other.json'} names no segment")
+    path = tmp_path / "other.json"
+    assert ran.err.startswith(f"note: {path} has no entry for the selected segments")
 
 
 def test_modification_times_are_not_saved_into_the_directory(
@@ -427,7 +428,7 @@ def test_what_is_cut_short_can_be_finished_or_undone(
     assert ran.err.count("\n") == 1
     (area,) = undo_areas(sample_copy)
     assert f"kafkastore changes resume {area} finishes" in ran.err
-    assert f"kafkastore changes undo {area} goes back" in ran.err
+    assert f"kafkastore changes undo {area} undoes it" in ran.err
     assert 0 < len(time_indexes(sample_copy)) < 11
     (row,) = run("changes", "list", sample_copy, "--json").lines
     assert (row["phase"], row["files"]) == ("applying", 11)
@@ -436,7 +437,7 @@ def test_what_is_cut_short_can_be_finished_or_undone(
     assert finished.code == 0
     assert finished.out == (
         f"done: 11 files changed in {sample_copy}\n"
-        f"undo area: {area}\nto go back: kafkastore changes undo {area}\n"
+        f"undo area: {area}\nto undo: kafkastore changes undo {area}\n"
     )
     assert len(time_indexes(sample_copy)) == 11
     assert run("changes", "undo", area).code == 0
@@ -471,7 +472,7 @@ def test_undo_refuses_what_somebody_changed_unless_told_to_leave_it(
     assert_one_sentence(run("changes", "undo", area), changed.name, "changed after")
     ran = run("changes", "undo", area, "--leave-changed")
     assert ran.code == 1
-    assert f"{changed.relative_to(sample_copy)} was left alone" in ran.err
+    assert f"{changed.relative_to(sample_copy)} was skipped" in ran.err
     assert time_indexes(sample_copy) == [changed]
 
 

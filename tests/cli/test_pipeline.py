@@ -141,8 +141,8 @@ def test_ctrl_c_in_place_says_what_has_changed_and_how_to_go_back(
             "--undo-dir", tmp_path)
     ran = run(*line)
     assert ran.code == 130
-    assert f"11 of 11 files are changed in {sample_copy}, each wholly or not at all" in ran.err
-    (undo,) = re.findall(r"kafkastore (changes undo \S+ --root \S+) goes back", ran.err)
+    assert f"11 of 11 files are changed in {sample_copy}: " in ran.err
+    (undo,) = re.findall(r"kafkastore (changes undo \S+ --root \S+) undoes them", ran.err)
     assert contents(sample_copy) != before
     assert run(*undo.split()).code == 0
     assert contents(sample_copy) == before

@@ -21,7 +21,7 @@ def test_a_crash_is_told_with_the_bytes_it_costs(golden_case: Any, run: Run) -> 
     assert "checksum is wrong at byte" in ran.out
     end = golden_case.answers["partitions"]["crash-0"]["log_end_offset"]
     assert f"then has 3 segments, log start offset 0, log end offset {end}" in ran.out
-    lost = sum(int(each) for each in re.findall(r"at byte \d+, (\d+) bytes? off", ran.out))
+    lost = sum(int(each) for each in re.findall(r"at byte \d+ and removes (\d+) byte", ran.out))
     assert ran.out.splitlines()[-1].endswith(f"1 loses records ({lost} bytes)")
 
 
@@ -32,7 +32,7 @@ def test_a_batch_that_a_crash_cut_short_is_told_by_all_and_a_loss_to_none(
     logs = golden_case.root / "logs"
     predicted = run("predict", logs, "--kafka-version", golden_case.version)
     assert predicted.code == run("verify", logs).code == 0
-    assert "cuts 000" in predicted.out
+    assert "truncates 000" in predicted.out
     assert "1 loads with all records" in predicted.out.splitlines()[-1]
     assert "bytes after the last complete batch" in run("verify", logs).out
 

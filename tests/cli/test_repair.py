@@ -105,7 +105,7 @@ def test_what_is_no_file_is_named_and_the_rest_is_mended(run: Run, harmed: Path)
     ran = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes")
     assert ran.code == 1
     assert ran.err.count("\n") == 1
-    assert f"left alone: {odd} is not a regular file" in ran.err
+    assert f"not repaired: {odd} is not a regular file" in ran.err
     assert len(run("cat", harmed, "--json").lines) == 99
     rows = run("repair", harmed, "--on-corrupt", "skip", "--dry-run", "--json").lines
     (left,) = (row for row in rows if row["kind"] == "left-alone")

@@ -33,16 +33,16 @@ def test_partitions_are_listed_with_what_goes_and_what_blocks(
     ran = run("retention", logs, *HOUR, "--now", asked_at_ms)
     assert ran.code == 0
     assert re.search(r"^retention-0 +7 +0 +- +0 B +52 +52 +1$", ran.out, re.MULTILINE)
-    assert "1 segment (1.25 KiB) expired, but nothing goes before segment 52" in ran.out
-    assert ran.out.endswith("0 segments of 7 would go, 0 B of 9.55 KiB\n")
+    assert "1 segment (1.25 KiB) expired but cannot be deleted before segment 52" in ran.out
+    assert ran.out.endswith("0 segments of 7 would be deleted, 0 B of 9.55 KiB\n")
 
 
 def test_segments_are_listed_with_their_dates(run: Run, logs: Path, asked_at_ms: int) -> None:
     ran = run("retention", logs, *HOUR, "--now", asked_at_ms + 43 * 60_000, "--segments")
     rows = [line for line in ran.out.splitlines() if line.startswith("retention-0 ")]
     assert len(rows) == 7
-    assert rows[0].endswith("goes by retention.ms")
-    assert rows[-1].endswith("stays")
+    assert rows[0].endswith("deleted by retention.ms")
+    assert rows[-1].endswith("kept")
 
 
 def test_times_are_relative_to_the_newest_record_if_asked(run: Run, logs: Path) -> None:
@@ -88,10 +88,10 @@ def test_a_unit_that_is_wrong_is_pointed_out_with_what_comes_of_it(
     assert (
         f"segment {second}, 1500000000000000, is in microseconds, if it means "
         "2017-07-14T02:40:00.000Z; as ms it lies more than 10,000 years ahead, and by time neither "
-        f"it nor any of the {behind} after it ever goes"
+        f"it nor any of the {behind} after it is ever deleted"
     ) in ran.out
     assert f"segment {third}, 1500000000000000000, is in nanoseconds" in ran.out
-    assert f"goes before segment {second}, which stays until" in ran.out
+    assert f"deleted before segment {second}, which is kept until" in ran.out
 
 
 def test_zeros_that_a_broker_would_load_are_pointed_out(run: Run, golden) -> None:
@@ -117,15 +117,15 @@ def test_a_file_of_the_future_is_pointed_out(run: Run, sample_root: Path) -> Non
     assert ran.code == 1
     assert (
         "up-1: the modification time of segment 24, 2017-07-14T02:42:55.000Z, lies in the future: "
-        "by time neither it nor the one after it goes before 2017-07-21T02:42:55.001Z"
+        "by time neither it nor the one after it is deleted before 2017-07-21T02:42:55.001Z"
     ) in ran.out
 
 
 def test_options_have_kafkas_names_and_are_refused_as_kafka_does(run: Run, logs: Path) -> None:
     given = ("--config", "retention.bytes=0", "--config", "cleanup.policy=compact,delete")
     ran = run("retention", logs, *given)
-    assert "17 segments of 17 would go" in ran.out
-    assert_one_sentence(run("retention", logs, "--config", "retention.ms"), "not key=value")
+    assert "17 segments of 17 would be deleted" in ran.out
+    assert_one_sentence(run("retention", logs, "--config", "retention.ms"), "must be KEY=VALUE")
     assert_one_sentence(run("retention", logs, "--config", "retention=1"), "retention is not a")
     assert_one_sentence(run("retention", logs, "--kafka-version", "new"), "must be a Kafka version")
 

@@ -184,7 +184,7 @@ def test_compare_names_a_broken_partition_and_goes_on(
 def test_compare_by_other_times_of_files(same: Any, sample_root: Path, tmp_path: Path) -> None:
     mtimes = tmp_path / "mtimes.json"
     mtimes.write_text('{"none-0/00000000000000000000.log": 1}')
-    assert "names no segment" in same("compare", sample_root, "--mtimes", mtimes).err
+    assert "has no entry for the" in same("compare", sample_root, "--mtimes", mtimes).err
 
 
 def test_lag(same: Any, clusters: tuple[Path, Path]) -> None:

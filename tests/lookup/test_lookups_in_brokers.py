@@ -104,7 +104,7 @@ def our_answer(log, question, rules, leader_epoch):
             question.timestamp,
             rules,
             question.isolation,
-            version=question.version,
+            request_version=question.version,
             current_leader_epoch=leader_epoch,
         )
     except UnsupportedTimestampError:

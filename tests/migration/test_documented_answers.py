@@ -61,8 +61,8 @@ def documented():
 
 @pytest.mark.parametrize(("state", "expected"), [*documented()], ids=lambda each: str(each)[:24])
 def test_the_documented_answers_are_those_of_the_files(partition, state, expected):
-    rules = "correct" if state == "right" else "2.4"
-    if state != "right":
+    rules = "correct" if state == "correct" else "2.4"
+    if state != "correct":
         migrate(partition, state.split("`")[1])
     if "copied" in state:
         for path in partition.iterdir():

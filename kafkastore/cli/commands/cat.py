@@ -56,7 +56,7 @@ _FORM_BY_SUFFIX = {
 
 
 class Bounds(NamedTuple):
-    """The requested records: starts are inclusive, ends exclusive, None is no bound."""
+    """The requested records; starts inclusive, ends exclusive, None means unbounded."""
 
     start_offset: int | None
     end_offset: int | None

@@ -53,8 +53,8 @@ def command(
     """Rewrite messages of formats 0 and 1 as record batches, for brokers of 4.x.
 
     Offsets, keys, values, timestamps and the files' modification times stay; indexes and leader
-    epochs are made with the logs. What is replaced is kept, and kafkastore changes undo brings it
-    back. No broker should start on a directory before its plan is finished.
+    epochs are made with the logs. Replaced files are kept; kafkastore changes undo restores them.
+    No broker should start on a directory before its plan is finished.
     """
     options.check(call.paths)
     make = partial(

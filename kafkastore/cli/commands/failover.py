@@ -240,10 +240,10 @@ def _print_checks(checks: Sequence[FailoverCheck]) -> None:
             f"of {format_count(unread, 'record')} that were not consumed cluster 2 has {found:,}: "
             f"{f'{lost:,} would be lost' if lost else 'none is lost'}; {twice:,} are consumed twice"
         )
-    strangers = sum(each.strangers for each in checks)
-    if strangers:
+    unmatched = sum(each.unmatched for each in checks)
+    if unmatched:
         print_note(
-            f"{format_count(strangers, 'record')} before the offsets in cluster 2 are not in "
+            f"{format_count(unmatched, 'record')} before the offsets in cluster 2 are not in "
             "cluster 1: deleted there, or never arrived; --by log-append-time allows for those"
         )
     if unread and not found:

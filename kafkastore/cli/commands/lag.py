@@ -28,7 +28,7 @@ Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 @position_options
 @click.option(
     "--now", "now", metavar="TIME",
-    help="Until when lag in time counts: now, ms since 1970, ISO 8601 or -2h. Default: the newest "
+    help="The end of the lag in time: now, ms since 1970, ISO 8601 or -2h. Default: the newest "
     "record of the partition that was not read.",
 )
 @click.option(

@@ -89,8 +89,8 @@ def command(
 ) -> int:
     """Build time indexes for log directories of Kafka versions before 0.10.1.
 
-    Log files and modification times stay as they are. Each index file is wholly old or wholly new
-    at any instant; what is replaced is kept, and kafkastore changes undo restores it.
+    Log files and modification times do not change. Each index file is entirely old or entirely new
+    at any instant. Replaced files are kept; kafkastore changes undo restores them.
     """
     options.check(call.paths)
     chosen = call.selection  # raises before anything is read or copied

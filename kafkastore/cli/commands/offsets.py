@@ -166,7 +166,7 @@ def command(
         if len(rules) == 1:
             _print_one_rule(call, shown)
         else:
-            _print_side_by_side(call, shown, rules)
+            _print_several_rules(call, shown, rules)
     return call.problems.exit_code
 
 
@@ -297,7 +297,7 @@ def _print_one_rule(
     )
 
 
-def _print_side_by_side(
+def _print_several_rules(
     call: StoreCall, found: Sequence[tuple[TopicPartition, TimeOffsets]], rules: Sequence[str]
 ) -> None:
     """Print a column of offsets for each set of rules, then the record found."""

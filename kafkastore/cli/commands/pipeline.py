@@ -61,10 +61,10 @@ def command(
     resume: bool,
     as_json: bool,
 ) -> int:
-    """Run all steps on Spark, from survey to report.
+    """Run all steps on Spark, from inventory to report.
 
-    Survey, verify, migrate copies (or in place), write records to Parquet, look up sample times by
-    legacy, kip-33, newest-version and correct rules before and after, and write an HTML report.
+    Inventory, verify, migrate copies (or in place), write records to Parquet, look up sample times
+    by legacy, kip-33, newest-version and correct rules before and after, and write an HTML report.
     """
     if options.dry_run and resume:
         raise click.UsageError("--resume cannot be combined with --dry-run")
@@ -132,8 +132,8 @@ def _undo_areas(paths: Sequence[Path], options: ChangeOptions) -> dict[Path, str
     return {
         journal.area: (
             f"{len(journal.changed):,} of {format_count(len(journal.plan.changes), 'file')} are "
-            f"changed in {path}, each wholly or not at all: "
-            f"{changes_command('undo', journal.area, journal.plan.root)} goes back"
+            f"changed in {path}: {changes_command('undo', journal.area, journal.plan.root)} undoes "
+            "them; each file is entirely old or entirely new"
         )
         for path in changed
         for journal in each_journal(path, options.undo_dir)

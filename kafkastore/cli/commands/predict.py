@@ -106,8 +106,8 @@ def _lines(each: Prediction) -> Iterator[str]:
     for segment in recovered.segments:
         if segment.cut_bytes:
             yield (
-                f"    cuts {segment.base_offset:020}.log at byte {segment.valid_bytes}, "
-                f"{format_count(segment.cut_bytes, 'byte')} off: {segment.reason}"
+                f"    truncates {segment.base_offset:020}.log at byte {segment.valid_bytes} and "
+                f"removes {format_count(segment.cut_bytes, 'byte')}: {segment.reason}"
             )
     reasons: dict[str, list[str]] = {}
     for name, reason in recovered.deleted.items():

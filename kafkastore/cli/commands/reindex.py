@@ -79,9 +79,9 @@ def _show(unindexed: Sequence[UnindexedBytes], *, as_json: bool, verbose: bool) 
 def _line(unindexed: UnindexedBytes) -> str:
     left = unindexed.size - unindexed.valid_bytes
     if not unindexed.is_indexed and not unindexed.valid_bytes:
-        return f"{unindexed.path}: {unindexed.reason}; left alone"
-    outcome = "indexed up to there" if unindexed.is_indexed else "left alone"
+        return f"{unindexed.path}: {unindexed.reason}; not indexed"
+    outcome = "indexed up to there" if unindexed.is_indexed else "not indexed"
     return (
         f"{unindexed.path}: {format_count(left, 'byte')} from byte {unindexed.valid_bytes:,} on "
-        f"{'is' if left == 1 else 'are'} no whole batches: {unindexed.reason}; {outcome}"
+        f"{'is' if left == 1 else 'are'} not complete batches: {unindexed.reason}; {outcome}"
     )

@@ -178,7 +178,7 @@ def _print_left_alone(outcome: _RepairOutcome, *, as_json: bool) -> None:
         if as_json:
             write_json({"kind": "left-alone", "path": str(each.path), "reason": reason})
         else:
-            print_problem(f"{each.path} is left alone: {reason}")
+            print_problem(f"{each.path} is not repaired: {reason}")
 
 
 def _print_damages(outcome: _RepairOutcome, indent: str = "", *, verbose: bool) -> None:

@@ -16,7 +16,7 @@ from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.jobs.retention import RetentionJob, partition_row, place_row, segment_row
 from kafkastore.log.timestamp_warnings import TimestampWarning
-from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentFate
+from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentRetention
 from kafkastore.versions import rules_of
 from kafkastore.writing.log_config import LogConfig
 from kafkastore.writing.retention import RetentionRule, StopReason
@@ -32,7 +32,9 @@ def _parse_options(
     for text in texts:
         key, separator, value = text.partition("=")
         if not separator:
-            raise click.BadParameter(f"{text!r} is not key=value, such as retention.ms=3600000")
+            raise click.BadParameter(
+                f"must be KEY=VALUE such as retention.ms=3600000, got {text!r}"
+            )
         options[key.strip()] = value.strip()
     return options
 
@@ -101,7 +103,7 @@ def command(
             f"the topics' own configurations are in {metadata}, which is not read for them: these "
             "are Kafka's defaults; give a topic's own with --config KEY=VALUE"
         )
-    doubtful: list[SegmentFate] = []
+    doubtful: list[SegmentRetention] = []
     shown = call.run(
         job, items, "judging", _rows, lambda each: doubtful.extend(filter(_is_wrong, each.segments))
     )
@@ -115,7 +117,7 @@ def command(
     return call.problems.exit_code or (FOUND_PROBLEMS if doubtful else 0)
 
 
-def _is_wrong(fate: SegmentFate) -> bool:
+def _is_wrong(fate: SegmentRetention) -> bool:
     """Return whether a segment's time is doubtful and affects retention."""
     is_doubtful = fate.doubt is not None or fate.dated_by is DatedBy.ZEROS
     return is_doubtful and fate.expires_at is not None
@@ -144,18 +146,18 @@ def _print(call: StoreCall, found: Sequence[PartitionRetention], *, segments: bo
     known = [segment for each in found for segment in each.segments]
     going = [segment for segment in known if segment.deleted_by is not None]
     print(
-        f"{format_count(len(going), 'segment')} of {len(known):,} would go, {_size(going)} of "
-        f"{_size(known)}"
+        f"{format_count(len(going), 'segment')} of {len(known):,} would be deleted, "
+        f"{_size(going)} of {_size(known)}"
     )
 
 
-def _size(segments: Sequence[SegmentFate]) -> str:
+def _size(segments: Sequence[SegmentRetention]) -> str:
     return format_size(sum(each.size for each in segments))
 
 
 def _print_partitions(found: Sequence[PartitionRetention]) -> None:
     print_table(
-        ["partition", "segments", "go", "by", "size", "start", "new start", "blocked"],
+        ["partition", "segments", "deleted", "by", "size", "start", "new start", "blocked"],
         (
             [
                 str(each.topic_partition),
@@ -169,13 +171,13 @@ def _print_partitions(found: Sequence[PartitionRetention]) -> None:
             ]
             for each in found
         ),
-        right="segments,go,size,start,new start,blocked",
+        right="segments,deleted,size,start,new start,blocked",
     )
 
 
 def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> None:
     print_table(
-        ["partition", "base", "size", "largest timestamp", "dated by", "time is over", "what"],
+        ["partition", "base", "size", "largest timestamp", "dated by", "expires", "result"],
         (
             [
                 str(each.topic_partition),
@@ -193,7 +195,7 @@ def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> Non
     )
 
 
-def _rule(fate: SegmentFate) -> str:
+def _rule(fate: SegmentRetention) -> str:
     """Return the Kafka option by which a segment is deleted."""
     return {
         RetentionRule.TIME: "retention.ms",
@@ -203,21 +205,21 @@ def _rule(fate: SegmentFate) -> str:
     }[fate.deleted_by]
 
 
-def _verdict(fate: SegmentFate) -> str:
+def _verdict(fate: SegmentRetention) -> str:
     if fate.deleted_by is not None:
-        return f"goes by {_rule(fate)}"
+        return f"deleted by {_rule(fate)}"
     if fate.blocked_by == fate.base_offset:
-        return "stays: high watermark"
+        return "kept: high watermark"
     if fate.blocked_by is not None:
-        return f"stays: segment {fate.blocked_by} before it stays"
-    return "stays"
+        return f"kept: segment {fate.blocked_by} is kept"
+    return "kept"
 
 
 def _remarks(
     call: StoreCall, found: PartitionRetention
 ) -> Iterator[tuple[tuple[object, ...], str]]:
     """Yield remarks on doubtful times and blocked segments, each after its kind."""
-    doubtful: dict[tuple[object, ...], list[SegmentFate]] = {}
+    doubtful: dict[tuple[object, ...], list[SegmentRetention]] = {}
     for fate in filter(_is_wrong, found.segments):
         doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
     for kind, alike in doubtful.items():
@@ -229,19 +231,19 @@ def _remarks(
     over = [each for each in found.blocked if each is not blocker]
     stop = next(each for each in found.outcome.stops if each.rule is RetentionRule.TIME)
     if stop.reason is StopReason.HIGH_WATERMARK:
-        until = f"which has records at or above the high watermark, {found.high_watermark}"
+        reason = f"has records at or above the high watermark, {found.high_watermark}"
     else:
-        until = f"which stays until {call.format_time(blocker.expires_at)}"
+        reason = f"is kept until {call.format_time(blocker.expires_at)}"
     if over:
         yield (stop.reason, True), (
-            f"{format_count(len(over), 'segment')} ({_size(over)}) expired, but nothing "
-            f"goes before segment {blocker.base_offset}, {until}"
+            f"{format_count(len(over), 'segment')} ({_size(over)}) expired but cannot be "
+            f"deleted before segment {blocker.base_offset}, which {reason}"
         )
     else:
-        yield (stop.reason, False), f"the time of segment {blocker.base_offset} is over, {until}"
+        yield (stop.reason, False), f"segment {blocker.base_offset} expired but {reason}"
 
 
-def _doubt(call: StoreCall, fate: SegmentFate, more: int, later: int) -> str:
+def _doubt(call: StoreCall, fate: SegmentRetention, more: int, later: int) -> str:
     """Describe what is doubtful about a segment's time, and the effect."""
     which = f"segment {fate.base_offset}" + (f" (and of {more:,} more)" if more else "")
     others = "the one" if later == 1 else f"any of the {later:,}"
@@ -257,10 +259,10 @@ def _doubt(call: StoreCall, fate: SegmentFate, more: int, later: int) -> str:
             "largest timestamp"
         )
         until = call.format_time(fate.expires_at)
-        goes = f"{never} goes before {until}" if later else f"it does not go before {until}"
+        kept = f"{never} is deleted" if later else "it is not deleted"
         return (
             f"the {what} of {which}, {call.format_time(fate.largest_timestamp)}, lies in the "
-            f"future: by time {goes}"
+            f"future: by time {kept} before {until}"
         )
     meant = (
         f"the largest timestamp of {which}, {fate.largest_timestamp}, is in {fate.doubt}, if it "
@@ -269,11 +271,11 @@ def _doubt(call: StoreCall, fate: SegmentFate, more: int, later: int) -> str:
     if fate.doubt is TimestampWarning.SECONDS:
         as_ms = call.format_time(fate.largest_timestamp)
         return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(fate)}"
-    goes = f"{never} ever goes" if later else "it never goes"
-    return f"{meant}; as ms it lies more than 10,000 years ahead, and by time {goes}"
+    kept = f"{never} is ever deleted" if later else "it is never deleted"
+    return f"{meant}; as ms it lies more than 10,000 years ahead, and by time {kept}"
 
 
-def _deletion_note(fate: SegmentFate) -> str:
+def _deletion_note(fate: SegmentRetention) -> str:
     """Describe what happens to a segment whose time is taken for 1970."""
     if fate.deleted_by is not None:
         return "deletes it at once"

@@ -53,7 +53,7 @@ def dump_log(path: Path, options: DumpOptions) -> int:
                 placed.check_end(valid_bytes)
             print_note(
                 f"{path} has {format_count(log.size - valid_bytes, 'byte')} after its last whole "
-                f"batch, from byte {valid_bytes} on: torn or preallocated; a broker cuts them off"
+                f"batch, from byte {valid_bytes} on: torn or preallocated; a broker truncates them"
             )
     if problems:
         batches = format_count(problems, "batch", "batches")

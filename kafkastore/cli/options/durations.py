@@ -33,11 +33,11 @@ def parse_duration(
         duration = sum(int(count[:20]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
     else:
         raise click.BadParameter(
-            f"{text!r} is not a duration; use ms, or units such as 90s, 5m or 1h30m "
-            f"(units: ms s m h d w)"
+            "must be a number of ms or a duration such as 90s, 5m or 1h30m (units: ms s m h d w), "
+            f"got {text!r}"
         )
     if duration > INT64_MAX:
-        raise click.BadParameter(f"{text} is longer than 64 bits of ms")
+        raise click.BadParameter(f"must be at most {INT64_MAX} ms, got {text!r}")
     return duration
 
 

@@ -71,8 +71,8 @@ def load_mtimes(path: Path | None, selection: Selection) -> Mapping[str, int] | 
         for name in mtimes:
             if name.endswith(".log") and "/" not in name:
                 raise click.UsageError(
-                    f"{path} has {name} without a partition, and several are chosen; "
-                    f"write orders-3/{name}, or choose one partition"
+                    f"{path} has {name} without a partition, and several are selected; "
+                    f"write orders-3/{name}, or select one partition"
                 )
     return mtimes
 
@@ -92,6 +92,6 @@ def note_unused_mtimes(
 def print_unused_mtimes(path: Path) -> None:
     """Print that a file of modification times has no selected segment."""
     print_note(
-        f"{path} names no segment of what is chosen, so that the files' own modification "
-        f"times count; its paths begin in the log directory: orders-3/...log"
+        f"{path} has no entry for the selected segments; the files' own modification times are "
+        "used; its paths must begin in the log directory, such as orders-3/...log"
     )

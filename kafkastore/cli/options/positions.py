@@ -67,11 +67,15 @@ def _parse_positions(
         parts = text.rsplit(":", 3)
         if len(parts) != 4 or not all(map(_NUMBER.fullmatch, parts[2:])):
             raise click.BadParameter(
-                f"{text!r} is not GROUP:TOPIC:PARTITION:OFFSET, such as billing:orders:3:1200"
+                "must be GROUP:TOPIC:PARTITION:OFFSET such as billing:orders:3:1200, "
+                f"got {text!r}"
             )
         group, topic, partition, offset = parts
         if int(partition) > INT32_MAX or int(offset) > INT64_MAX:
-            raise click.BadParameter(f"{text!r} has a number that is too large for Kafka")
+            raise click.BadParameter(
+                f"partition must be at most {INT32_MAX} and offset at most {INT64_MAX}, "
+                f"got {text!r}"
+            )
         found.append((OffsetCommitKey(group, topic, int(partition)), int(offset)))
     return found
 
@@ -90,17 +94,17 @@ def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
     except (ValueError, RecursionError):
         raise InvalidPositionError(f"{place} is not JSON") from None
     if not isinstance(row, dict):
-        raise InvalidPositionError(f"{place} is not a JSON object")
+        raise InvalidPositionError(f"{place} must be a JSON object, got {type(row).__name__}")
     group, topic = row.get("group", ""), row.get("topic")
     partition, offset = row.get("partition"), row.get("offset")
     if not isinstance(group, str) or not isinstance(topic, str):
-        raise InvalidPositionError(f"{place} has no topic, or no name of a group")
-    number = _whole(partition, INT32_MAX, f"{place} has no partition")
-    position = _whole(offset, INT64_MAX, f"{place} has no offset")
+        raise InvalidPositionError(f"{place}: group and topic must be strings")
+    number = _whole(partition, INT32_MAX, f"{place}: partition")
+    position = _whole(offset, INT64_MAX, f"{place}: offset")
     return OffsetCommitKey(group, topic, number), position
 
 
-def _whole(value: object, largest: int, refusal: str) -> int:
+def _whole(value: object, largest: int, subject: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest:
         return value
-    raise InvalidPositionError(f"{refusal}: {value!r}")
+    raise InvalidPositionError(f"{subject} must be from 0 to {largest}, got {value!r}")

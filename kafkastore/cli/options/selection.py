@@ -84,8 +84,8 @@ class Selection(NamedTuple):
         """
         if len(self.topic_partitions) != 1:
             raise NotInStoreError(
-                f"{option} needs one partition and {len(self.topic_partitions)} are chosen; "
-                f"name one by --topic and --partition, or give its directory"
+                f"{option} needs one partition, got {len(self.topic_partitions)}; "
+                f"select one by --topic and --partition, or give its directory"
             )
         return self.store.partitions[self.topic_partitions[0]]
 

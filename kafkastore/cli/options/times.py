@@ -54,7 +54,7 @@ def _zone(
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise click.BadParameter(
-            f"{name!r} is not a time zone; use one such as Europe/Berlin or UTC"
+            f"must be a time zone such as Europe/Berlin or UTC, got {name!r}"
         ) from None
 
 
@@ -76,7 +76,7 @@ def relative_option(function: FunctionT) -> FunctionT:
         type=click.Choice(["now", "newest"]),
         default="now",
         show_default=True,
-        help="What a time such as -2h counts from: the clock, or the newest record chosen.",
+        help="Start of times such as -2h: the clock, or the newest selected record.",
     )(function)
 
 
@@ -118,8 +118,8 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
         parsed = datetime.fromisoformat(text)
     except ValueError:
         raise click.UsageError(
-            f"{text!r} is not a time; use ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or "
-            f"a time ago such as -2h (units: ms s m h d w)"
+            "a time must be in ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or a time ago "
+            f"such as -2h (units: ms s m h d w), got {text!r}"
         ) from None
     return Moment(text, _timestamp(text, parsed, zone))
 
@@ -192,7 +192,7 @@ def find_newest_timestamp(selection: Selection, indexes: Indexes) -> int:
     ]
     if not found:
         raise NotInStoreError(
-            "no record chosen has a timestamp, so that no time can be relative to the newest; "
-            "give an absolute time"
+            "no selected record has a timestamp, so no time can be relative to the newest; give an "
+            "absolute time"
         )
     return max(found)

@@ -16,5 +16,5 @@ def print_unfinished_changes(paths: Iterable[Path]) -> None:
         resume, undo = (changes_command(verb, area, path) for verb in ("resume", "undo"))
         print_note(
             f"a change of this log directory is unfinished (interrupted while {phase}, or still at "
-            f"work): {resume} finishes it, {undo} goes back"
+            f"work): {resume} finishes it, {undo} undoes it"
         )

@@ -92,7 +92,7 @@ cdef class SegmentGrowth:
         """Append sets until the segment must be rolled; return the first one left.
 
         `first` is the first set that is not in the log yet; `now` is the wall clock, ms since 1970.
-        `is_new`: the segment was created for the first set, which then is no reason to roll. Raises
+        `is_new`: the segment was created for the first set, which does not cause a roll. Raises
         `OffsetOverflowError` if the last offset of a set does not fit a new segment, and
         `IndexFullError` or `OutOfOrderAppendError` if an index refuses an entry.
         """

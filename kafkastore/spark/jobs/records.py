@@ -104,7 +104,7 @@ def records_to_parquet(
 def records_of(
     spark: SparkSession,
     paths: Sequence[str],
-    surveyed: Sequence[PartitionInventory],
+    inventories: Sequence[PartitionInventory],
     *,
     assign: bool,
 ) -> DataFrame:
@@ -114,15 +114,15 @@ def records_of(
     """
     register(spark)
     reader = spark.read.format("kafkastore").option("columns", COLUMNS)
-    is_broken = any(row.readable_end is not None for row in surveyed)
+    is_broken = any(row.readable_end is not None for row in inventories)
     if assign or is_broken:
         assigned: dict[str, list[int]] = {}
-        for row in surveyed:
+        for row in inventories:
             assigned.setdefault(row.place.topic, []).append(row.place.partition)
         reader = reader.option("assign", json.dumps(assigned))
     if is_broken:
         ends: dict[str, dict[str, int]] = {}
-        for row in surveyed:
+        for row in inventories:
             end = LATEST if row.readable_end is None else row.readable_end
             ends.setdefault(row.place.topic, {})[str(row.place.partition)] = end
         reader = reader.option("endingOffsets", json.dumps(ends)).option("failOnDataLoss", "false")

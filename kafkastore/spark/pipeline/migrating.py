@@ -55,7 +55,7 @@ def copy_stores(run: Run) -> None:
 
         def copy() -> int:
             return sum(
-                _copy(run, store, behind(step.progress, before, total))
+                _copy(run, store, shift_progress(step.progress, before, total))
                 for store, before in zip(stores, accumulate(files, initial=0), strict=False)
             )
 
@@ -165,19 +165,19 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
 
         def make() -> list[tuple[list[str], list[tuple[str, str]]]]:
             plans.clear()
-            told, before = [], 0
+            planned, before = [], 0
             for store in run.result.stores:
-                work = partial(spread, spark, progress=behind(step.progress, before, total))
+                work = partial(spread, spark, progress=shift_progress(step.progress, before, total))
                 plan, warnings, failures = _plan_of(run, store, work)
                 plans.append(plan)
-                told.append((warnings, failures))
+                planned.append((warnings, failures))
                 before += len(store.partitions)
             stores = [store.path for store in run.result.stores]
             run.saved.write_plans(plans, stores if run.result.is_in_place else ())
-            return told
+            return planned
 
-        told: list[tuple[list[str], list[tuple[str, str]]]] = step.result(make, list)
-        for store, (warnings, failures) in zip(run.result.stores, told, strict=True):
+        planned: list[tuple[list[str], list[tuple[str, str]]]] = step.result(make, list)
+        for store, (warnings, failures) in zip(run.result.stores, planned, strict=True):
             store.warnings.extend(warnings)
             for whose, error in failures:
                 run.fail(store, whose, error, "surveyed for the migration")
@@ -210,7 +210,7 @@ def _apply(
     total = sum(_directories(plan) for plan in plans)
     before = 0
     for plan in plans:
-        progress = behind(step_progress, before, total)
+        progress = shift_progress(step_progress, before, total)
 
         def work(
             job: Callable[[Item], Result],
@@ -235,7 +235,7 @@ def _directories(plan: Plan) -> int:
     return len({os.path.dirname(change.path) for change in plan.changes})
 
 
-def behind(progress: Progress, before: int, total: int) -> Progress:
+def shift_progress(progress: Progress, before: int, total: int) -> Progress:
     """Return the progress of one store within that of all stores.
 
     `before` units are done in other stores, of `total` in all.

@@ -95,11 +95,10 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
 
 def _check_only_ours(target: Path) -> None:
     """Raise an error for an output that contains files of others."""
-    strangers = sorted({path.name for path in target.glob("*")} - _OURS)
-    if strangers:
+    foreign = sorted({path.name for path in target.glob("*")} - _OURS)
+    if foreign:
         raise ChangeRefusedError(
-            f"{target} is replaced as a whole, and {', '.join(strangers)} in it is not of an "
-            "earlier run: move it elsewhere",
+            f"{target} contains {', '.join(foreign)}, which no earlier run wrote; move it",
             RefusalReason.NOT_EMPTY, target,
         )
 

@@ -20,10 +20,10 @@ FOLDERS = ("store", "topic", "partition")
 
 
 def write_records(run: Run, spark: SparkSession) -> None:
-    """Write each store's records to Parquet; compare their number with the survey.
+    """Write each store's records to Parquet; compare their number with the inventory.
 
-    Partitions that the survey could not read completely are written up to that point. The rows of a
-    file are in offset order.
+    Partitions that the inventory could not read completely are written up to that point. The rows
+    of a file are in offset order.
     """
     folder = run.working / "records"
     with run.step("records to Parquet", "tasks") as step:
@@ -61,9 +61,9 @@ def _frame(run: Run, spark: SparkSession, store: StoreResult) -> DataFrame:
     """Return a store's records, as far as they can be read."""
     from pyspark.sql import functions
 
-    surveyed = [row for row in store.partitions if row.records]
+    inventories = [row for row in store.partitions if row.records]
     has_unreadable = any(row.readable_end is not None for row in store.partitions)
-    frame = records_of(spark, [str(run.location(store))], surveyed, assign=has_unreadable)
+    frame = records_of(spark, [str(run.location(store))], inventories, assign=has_unreadable)
     return frame.withColumn("store", functions.lit(store.name))
 
 

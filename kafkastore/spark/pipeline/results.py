@@ -147,7 +147,7 @@ class StoreResult:
     undo_area : str or None
         The undo area with the replaced files, if it was migrated in place and changed.
     partitions : list of PartitionInventory
-        The survey.
+        The inventory.
     findings_before, findings_after : list of Finding
         Findings before the migration and after it.
     warnings : list of str

@@ -141,8 +141,8 @@ class Run:
         else:
             store.problems.append(_problem(whose, failed, fault))
 
-    def surveyed(self) -> Iterable[PartitionInventory]:
-        """Yield the survey of all partitions."""
+    def inventories(self) -> Iterable[PartitionInventory]:
+        """Yield the inventory of each partition."""
         for store in self.result.stores:
             yield from store.partitions
 

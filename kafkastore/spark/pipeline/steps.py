@@ -1,6 +1,6 @@
-"""The whole pipeline on Spark: survey, verify, migrate, write, look up, report.
+"""The pipeline on Spark: inventory, verify, migrate, write, look up, report.
 
-1. Survey: each partition is read once.
+1. Inventory: each partition is read once.
 2. Verify the stores, and look up offsets for times.
 3. Copy each store into the output (unless it is migrated in place), plan the migration, apply it.
 4. Verify and look up again.
@@ -31,11 +31,11 @@ from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
 from kafkastore.spark.pipeline.migrating import (
     Finished,
-    behind,
     check_copies,
     copy_stores,
     finish_other_plans,
     migrate_stores,
+    shift_progress,
 )
 from kafkastore.spark.pipeline.output_directory import output_directory
 from kafkastore.spark.pipeline.records import write_records
@@ -85,7 +85,7 @@ def run_pipeline(
     progress: PipelineProgress | None = None,
     spark: SparkSession | None = None,
 ) -> PipelineResult:
-    """Survey, verify, migrate and export Kafka log directories, and write a report.
+    """Verify, migrate and export Kafka log directories, and write a report.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ def _checked(
     before = 0
     job = VerifyJob()
     for store in run.result.stores:
-        runner = partial(spread, spark, progress=behind(progress, before, total))
+        runner = partial(spread, spark, progress=shift_progress(progress, before, total))
         findings: list[Finding] = []
         failures: list[tuple[str, str]] = []
         items = job.items(open_store(run.location(store)))
@@ -351,7 +351,7 @@ def _times(
     """Return the times to look up in each readable partition, by store and partition."""
     return {
         (row.place.store, row.place.topic_partition): timestamps or row.times
-        for row in run.surveyed()
+        for row in run.inventories()
         if row.error is None
     }
 

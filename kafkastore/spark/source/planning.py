@@ -63,7 +63,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     The tasks read every requested record, and few others. Raises `OptionError` if a partition or an
     offset that the options name does not exist.
     """
-    tell_doubtful_units(options)
+    warn_of_doubtful_units(options)
     store = open_store(list(options.paths))
     asked = chosen(store, options)
     passing = [each for each in asked if limits.include(each)]
@@ -83,11 +83,11 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     if GATHERED in os.environ:
         LOG.setLevel(logging.INFO)
     if LOG.isEnabledFor(logging.INFO):
-        LOG.info(_told(store, asked, ranges, len(packs)))
+        LOG.info(_describe_read(store, asked, ranges, len(packs)))
     return packs
 
 
-def tell_doubtful_units(options: ReadOptions) -> None:
+def warn_of_doubtful_units(options: ReadOptions) -> None:
     """Warn of times that look like another unit than ms; they are still read as ms."""
     for bound in (options.start, options.end):
         numbers = {bound.everywhere, *bound.each.values()} if bound.by_timestamp else ()
@@ -268,7 +268,7 @@ def _is_far(segment: LogSegment, offset: int) -> bool:
     return segment.size * (offset - segment.base_offset) // count > OPENING_BYTES
 
 
-def _told(
+def _describe_read(
     store: LogStore, asked: list[TopicPartition], ranges: list[Range], task_count: int
 ) -> str:
     """Return a description of what is read and what is skipped."""

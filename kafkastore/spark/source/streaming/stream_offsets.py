@@ -42,13 +42,13 @@ class StreamOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that Spark stores; only the initial offset is empty."""
-        beside = {
+        extra = {
             BATCHES: _nested({which: str(mark) for which, mark in self.marks.items()}),
             FROM: _nested(self.begins),
             LOST: _nested(self.losses),
         }
         value: dict[str, Any] = dict(_nested(self.offsets))
-        return value | {name: each for name, each in beside.items() if each} or {FROM: {}}
+        return value | {name: each for name, each in extra.items() if each} or {FROM: {}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:

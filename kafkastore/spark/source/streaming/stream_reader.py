@@ -38,7 +38,7 @@ from kafkastore.spark.source.options import (
     at_least_one,
     parse_options,
 )
-from kafkastore.spark.source.planning import chosen, starting_offset, tell_doubtful_units
+from kafkastore.spark.source.planning import chosen, starting_offset, warn_of_doubtful_units
 from kafkastore.spark.source.schema import check_schema
 from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.streaming.growing_logs import (
@@ -129,7 +129,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the empty initial offset, which is the same after a crash."""
-        tell_doubtful_units(self.options.read)
+        warn_of_doubtful_units(self.options.read)
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -122,10 +122,8 @@ def _partitions(batch: pa.RecordBatch, count: int | None) -> NDArray[np.int64]:
     limits = pc.min_max(column).as_py()
     for number in (limits["min"], limits["max"]):
         if number is not None and not 0 <= number < (count or INT32_MAX + 1):
-            of_how_many = f" of {count}" if count else ""
-            raise InvalidColumnError(
-                "partition", f"is {number} in a row, which is no partition{of_how_many}"
-            )
+            most = (count or INT32_MAX + 1) - 1
+            raise InvalidColumnError("partition", f"must be from 0 to {most}, got {number}")
     numbers: NDArray[np.int64] = column.fill_null(-1).to_numpy().copy()
     return numbers
 
