@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -182,7 +183,8 @@ def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
         if each.scan is not None and each.scan.problem is not None:
             yield SurveyWarning(
                 "unreadable",
-                f"{each.scan.problem}; the time index is not rebuilt; repair the log first",
+                f"{os.path.join(survey.root, path)}: {each.scan.problem}; the time index is not "
+                "rebuilt; repair the log first",
                 (path,),
             )
 
