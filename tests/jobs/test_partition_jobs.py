@@ -13,6 +13,7 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import MOST_SAMPLES, MOST_TIMES, InventoryJob, _Reading
 from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
 from kafkastore.store import partition_path
@@ -91,6 +92,7 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     place = next(path for path in paths if path.path.endswith("up-0"))
     row = InventoryJob().run((place,))
     assert row.error.path == str(segment)
+    assert ErrorFields(*json.loads(json.dumps(row.error))) == row.error
     assert row.readable_end == row.log_end_offset == row.records
     log = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)["up", 0]
     assert 0 < row.records < sum(1 for _ in log.records())
