@@ -65,8 +65,8 @@ _FOUND = {
 class LeftReason(StrEnum):
     """Why a segment without a usable time index gets none."""
 
-    UNREAD = "the log can't be read to its end"
-    REBUILT_BY_BROKER = "the next start of a broker rebuilds it"
+    UNREAD = "unread"
+    REBUILT_BY_BROKER = "rebuilt-by-broker"
 
 
 class LeftSegment(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Literal
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.errors import KafkaStoreError, NotAFileError, SegmentGoneError
+from kafkastore.errors import CorruptionError, KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.indexes.index_format import time_index
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -92,7 +92,7 @@ class Scan:
         The files that a recovering broker would write; None if they were not built: without
         timestamps the time index is empty, and an existing offset index is not changed.
     problem : str or None
-        Why the log can't be read to its end; None also for a torn last batch.
+        Why the log can't be read to its end, without its path; None also for a torn last batch.
     """
 
     magics: tuple[int, ...] = ()
@@ -206,7 +206,7 @@ def survey_segment(
         scan = _scan(segment, has_offset_index, index_interval_bytes)
         now = os.stat(segment.log_path)
         if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-            scan = Scan(problem=f"{segment.log_path} changes while it is read")
+            scan = Scan(problem="the log changes while it is read")
     elif read_log and (problem := _damage(segment)) is not None:
         scan = Scan(problem=problem)
     if kind == "zeros" and state is not None and state.size == time_index.ENTRY_SIZE:
@@ -259,8 +259,15 @@ def _damage(segment: LogSegment) -> str | None:
     except (NotAFileError, SegmentGoneError):
         raise
     except KafkaStoreError as error:
-        return str(error)
+        return _problem(error)
     return None
+
+
+def _problem(error: KafkaStoreError) -> str:
+    """Return the text of an error in a segment, without the segment's path."""
+    if isinstance(error, CorruptionError):
+        error = type(error)(error.reason, position=error.position)
+    return str(error)
 
 
 def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int) -> Scan:
@@ -272,7 +279,7 @@ def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int
         summary = segment.summary
         largest = summary.largest_record_timestamp
         of_time = of_offset = None
-        problem = None if summary.error is None else str(summary.error)
+        problem = None if summary.error is None else _problem(summary.error)
         if problem is None and (largest is not None or not has_offset_index):
             rebuilt = segment.rebuilt_indexes(index_interval_bytes)
             problem = rebuilt.reason
@@ -281,7 +288,7 @@ def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int
     except (NotAFileError, SegmentGoneError):
         raise
     except KafkaStoreError as error:
-        return Scan(problem=str(error))
+        return Scan(problem=_problem(error))
     return Scan(
         tuple(sorted(summary.magics)),
         summary.batch_count,
@@ -289,5 +296,5 @@ def _scan(segment: LogSegment, has_offset_index: bool, index_interval_bytes: int
         largest,
         of_time,
         of_offset,
-        None if problem is None else f"{segment.log_path}: {problem}",
+        problem,
     )

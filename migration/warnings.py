@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from enum import StrEnum
+from typing import Protocol
 
 from kafkastore.migration.segment_survey import SegmentSurvey
 
@@ -15,16 +17,19 @@ from kafkastore.log.modification_times import (
     older_than_records,
 )
 
-WarningKind = Literal[
-    "broker running",
-    "unclean",
-    "modification times lost",
-    "modification time in the future",
-    "zeros",
-    "no offset index",
-    "unreadable",
-    "skipped",
-]
+
+class WarningKind(StrEnum):
+    """The subject of a warning."""
+
+    BROKER_RUNNING = "broker-running"
+    UNCLEAN = "unclean"
+    MODIFICATION_TIMES_LOST = "modification-times-lost"
+    MODIFICATION_TIME_IN_THE_FUTURE = "modification-time-in-the-future"
+    ZEROS = "zeros"
+    NO_OFFSET_INDEX = "no-offset-index"
+    UNREADABLE = "unreadable"
+    SKIPPED = "skipped"
+
 
 _COPY = "they look like those of a copy; pass the original ones if they are known"
 
@@ -35,8 +40,8 @@ class SurveyWarning:
 
     Parameters
     ----------
-    kind : str
-        The subject; one of a few fixed phrases.
+    kind : WarningKind
+        The subject.
     text : str
         One or two sentences.
     paths : tuple of str
@@ -48,7 +53,7 @@ class SurveyWarning:
     paths: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.text}"
+        return f"{self.kind.value.replace('-', ' ')}: {self.text}"
 
 
 class Surveyed(Protocol):
@@ -103,7 +108,7 @@ def _broker(survey: Surveyed) -> Iterator[SurveyWarning]:
     if survey.broker is not None:
         who = f"process {survey.broker}" if survey.broker > 0 else "another process"
         yield SurveyWarning(
-            "broker running",
+            WarningKind.BROKER_RUNNING,
             f"{who} has {survey.root} open; stop the broker before the migration",
         )
 
@@ -115,7 +120,7 @@ def _older_than_records(survey: Surveyed) -> Iterator[SurveyWarning]:
     if older:
         stamped = sum(each.newest_ms is not None for each in times)
         yield SurveyWarning(
-            "modification times lost",
+            WarningKind.MODIFICATION_TIMES_LOST,
             f"{len(older)} of {stamped} segments with timestamps were last modified before "
             f"their newest record, such as {older[0]}: lookups by modification time are wrong",
             tuple(older),
@@ -127,7 +132,7 @@ def _of_a_copy(survey: Surveyed) -> Iterator[SurveyWarning]:
     times, all_known = _times(survey)
     why = of_a_copy(times, all_known=all_known)
     if why is not None:
-        yield SurveyWarning("modification times lost", f"{why}: {_COPY}")
+        yield SurveyWarning(WarningKind.MODIFICATION_TIMES_LOST, f"{why}: {_COPY}")
 
 
 def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
@@ -136,7 +141,7 @@ def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
     future = [each.path for each in in_the_future(times, survey.surveyed_at_ms)]
     if future:
         yield SurveyWarning(
-            "modification time in the future",
+            WarningKind.MODIFICATION_TIME_IN_THE_FUTURE,
             f"{len(future)} segments, such as {future[0]}: until then time-based retention deletes "
             "neither them nor later segments",
             tuple(future),
@@ -169,7 +174,7 @@ def _zeros(survey: Surveyed) -> Iterator[SurveyWarning]:
     ]
     if paths:
         yield SurveyWarning(
-            "zeros",
+            WarningKind.ZEROS,
             f"the time indexes of {len(paths)} segments are all zeros, such as that of {paths[0]}: "
             "a broker takes 0 as the segment's largest timestamp, and retention deletes it",
             tuple(paths),
@@ -181,8 +186,9 @@ def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
     for path, each in survey.segments_by_path:
         if each.scan is not None and each.scan.problem is not None:
             yield SurveyWarning(
-                "unreadable",
-                f"{each.scan.problem}; the time index is not rebuilt; repair the log first",
+                WarningKind.UNREADABLE,
+                f"{os.path.join(survey.root, path)}: {each.scan.problem}; the time index is not "
+                "rebuilt; repair the log first",
                 (path,),
             )
 
@@ -192,7 +198,7 @@ def _unclean(survey: Surveyed) -> Iterator[SurveyWarning]:
     if survey.is_clean is False:
         count = sum(each.is_recovered_by_broker for _, each in survey.segments_by_path)
         yield SurveyWarning(
-            "unclean",
+            WarningKind.UNCLEAN,
             f"{survey.root} had no clean shutdown; the next start of a broker recovers {count} "
             "segments at or above their recovery points, and overwrites the indexes written for "
             "them now",
@@ -208,7 +214,7 @@ def _no_index(survey: Surveyed) -> Iterator[SurveyWarning]:
     )
     if paths:
         yield SurveyWarning(
-            "no offset index",
+            WarningKind.NO_OFFSET_INDEX,
             f"{len(paths)} segments have no .index, such as {paths[0]}; a broker that finds none "
             "recovers the whole segment and rebuilds both indexes, so that an entry made from the "
             "modification time is lost; the modes auto and rebuild also create the .index",
@@ -219,4 +225,4 @@ def _no_index(survey: Surveyed) -> Iterator[SurveyWarning]:
 def _skipped(survey: Surveyed) -> Iterator[SurveyWarning]:
     """Report the directories that were not read."""
     for each in survey.skipped:
-        yield SurveyWarning("skipped", each)
+        yield SurveyWarning(WarningKind.SKIPPED, each)

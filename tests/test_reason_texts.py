@@ -1,20 +1,27 @@
 """Texts of reasons in results, for the texts' own sake; other tests expect kinds and fields."""
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from models import producer_model
 from models.log_directory import Log, Segment
+from models.producers import replay
 from models.record_format import Batch, Row, emptied, marker
 from models.record_strategies import in_a_row
 from models.segment_indexes import pack_offset_entries, pack_time_entries
 from use_cases.stores import T0, record, written
 
 import kafkastore
+from kafkastore import migration
+from kafkastore.formats.records.control_records import ControlRecord
+from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.log.modification_times import SegmentTimes, of_a_copy
 from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.spark import java
 
@@ -156,6 +163,52 @@ def test_a_change_of_an_index(tmp_path: Path) -> None:
     (root / "t-0" / f"{20:020}.index").unlink()
     (change,) = kafkastore.plan_repair(root, on_corrupt="skip").changes
     assert change.reason == "it is missing"
+
+
+DAY = 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(("times", "text"), [
+    (
+        [(90 * DAY, number * DAY) for number in range(4)],
+        "the newest records of segments are up to 3 days apart, their modification times 0 seconds",
+    ),
+    (
+        [(90 * DAY, number) for number in range(4)],
+        "all segments were modified within 0 seconds, at least 89 days after their newest records",
+    ),
+    (
+        [(DAY, None)] * 3,
+        ("all 3 segments were modified within a minute, and no record has a timestamp to compare "
+        "with"),
+    ),
+])
+def test_times_of_a_copy(times: list[tuple[int, int | None]], text: str) -> None:
+    assert of_a_copy(SegmentTimes("a.log", *each) for each in times) == text
+
+
+def test_warnings_before_a_migration(tmp_path: Path) -> None:
+    root = Log(tuple(replace(each, time_index=None) for each in THREE)).write(tmp_path / "logs")
+    warnings = {each.kind: each.text for each in migration.survey(root).warnings}
+    assert warnings["unclean"] == (
+        f"{root} had no clean shutdown; the next start of a broker recovers 3 segments at or above "
+        "their recovery points, and overwrites the indexes written for them now"
+    )
+    for path in root.glob("t-0/*.log"):
+        os.utime(path, (0, -DAY))
+    warnings = {each.kind: each.text for each in migration.survey(root).warnings}
+    assert warnings["modification-times-lost"] == (
+        f"3 of 3 segments with timestamps were last modified before their newest record, such as "
+        f"t-0/{0:020}.log: lookups by modification time are wrong"
+    )
+
+
+def test_a_control_batch_that_is_no_marker() -> None:
+    state = ProducerState()
+    replay(state, producer_model.marker(1, 5)._replace(control=ControlRecord(9, 0)))
+    assert str(state.first_refusal) == (
+        "batch of producer 1 at offset 5 is a control batch of type 9, and no marker"
+    )
 
 
 @pytest.mark.parametrize(("content", "text"), [

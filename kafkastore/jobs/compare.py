@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import whole_number
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.job import (
     Job,
     PartitionJob,
@@ -21,7 +22,6 @@ from kafkastore.legacy import compare_columns, segment_times
 from kafkastore.legacy.comparison import columns_by_name
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.paths import describe_error
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
@@ -123,7 +123,7 @@ class PartitionAnswers(NamedTuple):
 
     place: PartitionPath
     rows: tuple[AnswerRow, ...]
-    error: str | None
+    error: ErrorFields | None
 
 
 class AskedPartition(NamedTuple):
@@ -153,7 +153,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
             compared = compare_columns(log, item.times, now=self.now)
             kip_33 = log.offsets_for_timestamps(compared["asked_timestamp"], "kip-33")
         except FAILURES as failure:
-            return PartitionAnswers(item.place, (), describe_error(failure))
+            return PartitionAnswers(item.place, (), ErrorFields.of(failure))
         rows = zip(comparison_rows(compared), kip_33["offset"].tolist(), strict=True)
         answers = (AnswerRow(**row, kip_33=_or_none(offset)) for row, offset in rows)
         return PartitionAnswers(item.place, tuple(answers), None)
@@ -161,7 +161,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
     def rows(self, result: PartitionAnswers) -> Iterator[Row]:
         """Yield a row for each time, or one for an error."""
         if result.error is not None:
-            yield {"error": result.error}
+            yield {"error": result.error.text}
         for row in result.rows:
             yield row._asdict()
 

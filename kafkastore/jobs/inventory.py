@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import DuplicatePartitionError
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.job import PartitionJob, Row
-from kafkastore.paths import describe_error
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.store.sample_times import sample_times
@@ -56,7 +56,7 @@ class PartitionInventory(NamedTuple):
     records: int
     readable_end: int | None
     samples: tuple[tuple[int, int], ...]
-    error: str | None
+    error: ErrorFields | None
     times: tuple[int, ...] = ()
 
     def bounds(self) -> Row:
@@ -105,7 +105,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
                 times = sample_times(log, self.spread_times, others, modified)
         except FAILURES as failure:
             log_end_offset = readable_end = reading.next_offset
-            error = describe_error(failure)
+            error = ErrorFields.of(failure)
         return PartitionInventory(
             item[0],
             reading.segments(),
@@ -124,7 +124,7 @@ class InventoryJob(PartitionJob[PartitionInventory]):
         for segment in result.segments:
             yield {**bounds, **segment._asdict()}
         if result.error is not None or not result.segments:
-            yield {**bounds, "error": result.error}
+            yield {**bounds, "error": None if result.error is None else result.error.text}
 
 
 class _Reading:

@@ -66,7 +66,9 @@ class ListJob(PartitionJob[PartitionListing]):
             ("modified", number),
             ("index", number),
             ("timeindex", number),
+            ("leftover_kind", text),
             ("what", text),
+            ("start_action", text),
             ("at_next_start", text),
         ]
 
@@ -221,7 +223,9 @@ def _leftovers(log: PartitionLog) -> Iterator[_Row]:
             "topic": log.topic,
             "partition": log.partition,
             "path": str(note.path),
+            "leftover_kind": note.kind.value,
             "what": note.what,
+            "start_action": note.start_action.value,
             "at_next_start": note.at_next_start,
         }
 

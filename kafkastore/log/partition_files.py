@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,11 +31,43 @@ _NO_OFFSET = "its name is not 20 digits, up to 2^63 - 1, and a suffix"
 _NOT_STARTED = "a broker does not start, or loads it under another base offset"
 
 
+class FileNoteKind(StrEnum):
+    """What is unusual about a file."""
+
+    DELETED = "deleted"
+    CLEANED = "cleaned"
+    SWAP = "swap"
+    PART = "part"
+    INDEX_WITHOUT_LOG = "index-without-log"
+    INVALID_NAME = "invalid-name"
+    MISSING_OFFSET_INDEX = "missing-offset-index"
+    MISSING_TIME_INDEX = "missing-time-index"
+
+
+class StartAction(StrEnum):
+    """What a broker does about a file at its next start.
+
+    `FAIL`: it does not start, or loads the file under another base offset.
+    """
+
+    DELETE = "delete"
+    RENAME = "rename"
+    REPLACE_SEGMENTS = "replace-segments"
+    RECOVER_SEGMENT = "recover-segment"
+    CREATE_EMPTY = "create-empty"
+    FAIL = "fail"
+
+
 class FileNote(NamedTuple):
-    """A leftover or missing file, and what a broker does about it at its next start."""
+    """A leftover or missing file, and what a broker does about it at its next start.
+
+    `what` and `at_next_start` are the texts of `kind` and `start_action`.
+    """
 
     path: Path
+    kind: FileNoteKind
     what: str
+    start_action: StartAction
     at_next_start: str
 
 
@@ -93,14 +126,16 @@ class PartitionFiles:
             if index not in self:
                 what = "the offset index is missing"
                 done = "a broker recovers the segment: it checks the log and builds all its indexes"
-                found.append(FileNote(self.path / index, what, done))
+                kind, action = FileNoteKind.MISSING_OFFSET_INDEX, StartAction.RECOVER_SEGMENT
+                found.append(FileNote(self.path / index, kind, what, action, done))
             if time_index not in self:
                 what = "the time index is missing"
                 done = (
                     "made empty, unless the segment is recovered: the .log's modification time "
                     "dates the segment from then on"
                 )
-                found.append(FileNote(self.path / time_index, what, done))
+                kind, action = FileNoteKind.MISSING_TIME_INDEX, StartAction.CREATE_EMPTY
+                found.append(FileNote(self.path / time_index, kind, what, action, done))
         return found
 
     @property
@@ -114,35 +149,40 @@ class PartitionFiles:
         found = []
         for name in sorted(self._names):
             file = parse_segment_file(name)
+            path = self.path / name
             if file is None:
                 if name.endswith(_LOADED):
-                    found.append(FileNote(self.path / name, _NO_OFFSET, _NOT_STARTED))
+                    kind = FileNoteKind.INVALID_NAME
+                    found.append(FileNote(path, kind, _NO_OFFSET, StartAction.FAIL, _NOT_STARTED))
                 continue
             if file.temporary:
-                what = _TEMPORARY[file.temporary]
-                found.append(FileNote(self.path / name, what, self._done_with(file)))
+                kind = FileNoteKind(file.temporary.removeprefix("."))
+                found.append(FileNote(path, kind, _TEMPORARY[kind], *self._done_with(file)))
             elif file.type_suffix in INDEX_SUFFIXES and not self._has(file, LOG_SUFFIX):
+                kind = FileNoteKind.INDEX_WITHOUT_LOG
                 what = "an index of a segment that is not here"
-                found.append(FileNote(self.path / name, what, _DELETED))
+                found.append(FileNote(path, kind, what, StartAction.DELETE, _DELETED))
         return found
 
     def _has(self, file: SegmentFile, suffix: str) -> bool:
         return segment_file_name(file.base_offset, suffix) in self
 
-    def _done_with(self, file: SegmentFile) -> str:
+    def _done_with(self, file: SegmentFile) -> tuple[StartAction, str]:
         """Return what a broker's start does with a temporary file."""
         if file.temporary != SWAP_SUFFIX:
-            return _DELETED
+            return StartAction.DELETE, _DELETED
         if file.base_offset >= self._first_cleaned:
-            return f"{_DELETED}: the {CLEANED_SUFFIX} files show that a split was not finished"
+            why = f"the {CLEANED_SUFFIX} files show that a split was not finished"
+            return StartAction.DELETE, f"{_DELETED}: {why}"
         if file.type_suffix == LOG_SUFFIX:
             done = "a broker puts it in the place of the segments that it was made of"
             if file.base_offset in self.swapped_offsets:
                 done += "; the first of them is gone already, so it is read here"
-            return done
+            return StartAction.REPLACE_SEGMENTS, done
         if self._has(file, _SWAPPED_LOG):
-            return f"renamed with its {LOG_SUFFIX}; brokers before 3.0 rebuild it"
-        return f"{_DELETED}; one before 3.0 rebuilds the segment's indexes"
+            done = f"renamed with its {LOG_SUFFIX}; brokers before 3.0 rebuild it"
+            return StartAction.RENAME, done
+        return StartAction.DELETE, f"{_DELETED}; one before 3.0 rebuilds the segment's indexes"
 
     @cached_property
     def _first_cleaned(self) -> float:
@@ -155,8 +195,10 @@ class PartitionFiles:
 
 
 _TEMPORARY = {
-    ".deleted": "a deleted file",
-    ".cleaned": "an unfinished outcome of compaction or of a split",
-    ".swap": "a finished outcome of compaction or of a split that has not replaced its segments",
-    ".part": "a snapshot that was being written",
+    FileNoteKind.DELETED: "a deleted file",
+    FileNoteKind.CLEANED: "an unfinished outcome of compaction or of a split",
+    FileNoteKind.SWAP: (
+        "a finished outcome of compaction or of a split that has not replaced its segments"
+    ),
+    FileNoteKind.PART: "a snapshot that was being written",
 }

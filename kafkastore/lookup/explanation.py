@@ -18,6 +18,15 @@ from kafkastore.lookup.prepared import lookup_of, prepare
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.lookup.segments_by_time import ChosenBy, Lookup, SearchStep
 
+_CHOSEN_BY = {
+    ChosenBy.TIME_INDEX: "time index",
+    ChosenBy.MODIFICATION_TIME: "modification time",
+    ChosenBy.MEMORY: "memory of a running broker",
+    ChosenBy.RECOVERY: "time index as recovered",
+    ChosenBy.BATCHES: "headers of its batches",
+    ChosenBy.FALL_THROUGH: "fall-through",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -35,10 +44,8 @@ class Explanation:
         The correct answer.
     base_offset : int or None
         Base offset of the segment that was searched; None if no segment was.
-    chosen_by : str or None
-        Why this segment was searched: its "time index", the same "as recovered" by a starting
-        broker, its file's "modification time", the "memory of a running broker", the "headers of
-        its batches", or the "fall-through" from an earlier segment without a match.
+    chosen_by : ChosenBy or None
+        Why this segment was searched.
     largest_timestamp : int or None
         The largest time for which the segment is searched, ms since 1970; under ``legacy`` its
         modification time.
@@ -68,7 +75,7 @@ class Explanation:
     answer: TimestampAndOffset | None
     correct: TimestampAndOffset | None
     base_offset: int | None = None
-    chosen_by: str | None = None
+    chosen_by: ChosenBy | None = None
     largest_timestamp: int | None = None
     time_entry: TimestampOffset | None = None
     time_slots: tuple[int, ...] = ()
@@ -107,7 +114,8 @@ class Explanation:
         time = time_in_text(self.largest_timestamp)
         if self.starting_position is None:
             return [f"segment {self.base_offset}, last modified at {time}"]
-        found = [f"segment {self.base_offset}, up to {time}, by {self.chosen_by}"]
+        by = "" if self.chosen_by is None else f", by {_CHOSEN_BY[self.chosen_by]}"
+        found = [f"segment {self.base_offset}, up to {time}{by}"]
         if self.time_entry is None and self.chosen_by == ChosenBy.MODIFICATION_TIME:
             found.append("time index: missing")
         for name, entry, slots in (

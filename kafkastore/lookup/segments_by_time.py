@@ -32,13 +32,17 @@ Find = Callable[[int, int], TimestampAndOffset | None]
 
 
 class ChosenBy(StrEnum):
-    """Why a segment was searched; `FALL_THROUGH`: an earlier one had no match."""
+    """Why a segment was searched.
 
-    TIME_INDEX = "time index"
-    MODIFICATION_TIME = "modification time"
-    MEMORY = "memory of a running broker"
-    RECOVERY = "time index as recovered"
-    BATCHES = "headers of its batches"
+    `MEMORY` is the largest timestamp that a running broker knows; `RECOVERY` the time index as a
+    start rebuilds it; `BATCHES` their headers; `FALL_THROUGH`: an earlier segment had no match.
+    """
+
+    TIME_INDEX = "time-index"
+    MODIFICATION_TIME = "modification-time"
+    MEMORY = "running-broker"
+    RECOVERY = "recovery"
+    BATCHES = "batches"
     FALL_THROUGH = "fall-through"
 
 

@@ -28,10 +28,10 @@ from kafkastore.use_cases.record_times import (
 class OffsetPlace(enum.StrEnum):
     """Where a committed offset is, relative to the log."""
 
-    IN_LOG = "in the log"
-    BELOW_START = "below the log start"
-    BEYOND_END = "beyond the log end"
-    NO_PARTITION = "no such partition here"
+    IN_LOG = "in-log"
+    BELOW_START = "below-log-start"
+    BEYOND_END = "beyond-log-end"
+    NO_PARTITION = "no-partition"
 
 
 class Unread(NamedTuple):

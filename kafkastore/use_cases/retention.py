@@ -46,7 +46,7 @@ class DatedBy(enum.StrEnum):
     """
 
     RECORDS = "records"
-    MODIFICATION_TIME = "modification time"
+    MODIFICATION_TIME = "modification-time"
     ZEROS = "zeros"
 
 

@@ -37,6 +37,19 @@ def test_a_finding_says_what_was_found(name: str, golden, writable_copy) -> None
     assert TEXTS[name] in texts
 
 
+@pytest.mark.parametrize(("name", "command"), [
+    ("bad checksum", "kafkastore repair --on-corrupt skip"),
+    ("time index missing", "kafkastore migrate --in-place"),
+    ("time index padded", "kafkastore reindex"),
+])
+def test_a_remedy_is_a_command_to_run(name: str, command: str, golden, writable_copy) -> None:
+    (harm,) = (each for each in HARMS if each.name == name)
+    root: Path = writable_copy(golden(*harm.case, "answers").logs)
+    harm.do(root)
+    found = [each for each in verify(root) if each.kind is harm.kind]
+    assert {each.remedy for each in found} == {f"{command} {each.path.parent}" for each in found}
+
+
 def batch(**fields: Any) -> Batch:
     return Batch((Row(0, NOW, b"k", b"v"),), **fields)
 

@@ -200,6 +200,7 @@ def test_leftovers_and_damaged_checkpoints_are_told(
     rows = run("ls", root, "--json").lines
     (left,) = [row for row in rows if row["kind"] == "leftover"]
     assert (left["topic"], left["partition"], left["path"]) == ("up", 1, str(leftover))
+    assert (left["leftover_kind"], left["start_action"]) == ("deleted", "delete")
     (damaged,) = [row for row in rows if row["kind"] == "damaged"]
     assert damaged["path"] == str(root / "recovery-point-offset-checkpoint")
 

@@ -248,7 +248,7 @@ def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -
     told = row["explanation"]
     assert told["answer"] is None
     assert told["correct"] == {"timestamp": 1500000030813, "offset": 35, "leader_epoch": None}
-    assert (told["base_offset"], told["chosen_by"]) == (0, "modification time")
+    assert (told["base_offset"], told["chosen_by"]) == (0, "modification-time")
     assert (told["difference"], told["reason"]) == ("chosen-by-modification-time", reason)
     (legacy,) = run("offsets", sample_root, *asked[:4], "--rules", "legacy", "--explain",
                     "--json").lines

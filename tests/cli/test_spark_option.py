@@ -194,7 +194,7 @@ def test_lag(same: Any, clusters: tuple[Path, Path]) -> None:
     assert "orders-2" in ran.err
     ran = same("lag", clusters[1], "--json", "--now", AT, "--group", "billing")
     assert [line["place"] for line in ran.lines] == [
-        "no such partition here", "in the log", "beyond the log end",
+        "no-partition", "in-log", "beyond-log-end",
     ]
 
 

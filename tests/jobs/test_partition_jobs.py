@@ -13,6 +13,7 @@ from models.record_strategies import bounded, logs
 import kafkastore
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import MOST_SAMPLED_RECORDS, MOST_TIMES, InventoryJob, _Reading
 from kafkastore.jobs.verify import PartitionToCheck, VerifyJob
 from kafkastore.store import partition_path
@@ -90,7 +91,8 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     paths = list_partition_paths("s", kafkastore.open(copy))
     place = next(path for path in paths if path.path.endswith("up-0"))
     row = InventoryJob().run((place,))
-    assert str(segment) in row.error
+    assert row.error.path == str(segment)
+    assert ErrorFields(*json.loads(json.dumps(row.error))) == row.error
     assert row.readable_end == row.log_end_offset == row.records
     log = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)["up", 0]
     assert 0 < row.records < sum(1 for _ in log.records())
@@ -106,10 +108,11 @@ def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy)
     for path in (copy / "up-0").iterdir():
         path.unlink()
     (copy / "up-0").rmdir()
-    assert place.path in InventoryJob().run((place,)).error
+    assert InventoryJob().run((place,)).error.type == NotALogDirectoryError.__name__
     (failure,) = VerifyJob().run(PartitionToCheck(place, None)).failures
     assert isinstance(failure, NotALogDirectoryError)
-    assert place.path in AnswersJob(NOW).run(AskedPartition(place, [0])).error
+    error = AnswersJob(NOW).run(AskedPartition(place, [0])).error
+    assert error.type == NotALogDirectoryError.__name__
 
 
 def test_rows_travel_between_processes_and_become_json(places):

@@ -58,32 +58,32 @@ def write(root, *names):
         (root / "t-0" / each).write_bytes(b"")
 
 
-# Files beside the three segments, and words of what the next start does with each.
+# Files beside the three segments, and what the next start does with each.
 LEFTOVERS = {
-    "a deleted log": ({name(0, ".log.deleted"): "deleted"}),
-    "a deleted index": ({name(9, ".index.deleted"): "deleted"}),
-    "a deleted snapshot": ({name(9, ".snapshot.deleted"): "deleted"}),
+    "a deleted log": ({name(0, ".log.deleted"): "delete"}),
+    "a deleted index": ({name(9, ".index.deleted"): "delete"}),
+    "a deleted snapshot": ({name(9, ".snapshot.deleted"): "delete"}),
     "a cleaned log and its indexes": (
-        {name(0, ".log.cleaned"): "deleted", name(0, ".timeindex.cleaned"): "deleted"}),
-    "a swapped log": ({name(3, ".log.swap"): "in the place of"}),
+        {name(0, ".log.cleaned"): "delete", name(0, ".timeindex.cleaned"): "delete"}),
+    "a swapped log": ({name(3, ".log.swap"): "replace-segments"}),
     "a swapped log with its index": (
-        {name(3, ".log.swap"): "in the place of", name(3, ".index.swap"): "renamed with its .log"}),
+        {name(3, ".log.swap"): "replace-segments", name(3, ".index.swap"): "rename"}),
     "an index to be swapped alone": (
-        {name(3, ".index.swap"): "deleted at the next start; one before 3.0"}),
+        {name(3, ".index.swap"): "delete"}),
     "an unfinished split": (
-        {name(0, ".log.cleaned"): "deleted", name(3, ".log.swap"): "split was not finished"}),
+        {name(0, ".log.cleaned"): "delete", name(3, ".log.swap"): "delete"}),
     "a finished part below an unfinished one": (
-        {name(3, ".log.cleaned"): "deleted", name(0, ".log.swap"): "in the place of"}),
-    "an orphaned index": ({name(9, ".index"): "deleted"}),
+        {name(3, ".log.cleaned"): "delete", name(0, ".log.swap"): "replace-segments"}),
+    "an orphaned index": ({name(9, ".index"): "delete"}),
     "orphaned indexes of each kind": (
-        {name(9, ".index"): "deleted", name(9, ".timeindex"): "deleted",
-         name(9, ".txnindex"): "deleted"}),
+        {name(9, ".index"): "delete", name(9, ".timeindex"): "delete",
+         name(9, ".txnindex"): "delete"}),
     "KRaft snapshots": (
-        {f"{7:020}-{3:010}.checkpoint.deleted": "deleted",
-         f"{7:020}-{3:010}-123.checkpoint.part": "deleted"}),
+        {f"{7:020}-{3:010}.checkpoint.deleted": "delete",
+         f"{7:020}-{3:010}-123.checkpoint.part": "delete"}),
     "names of no segment": (
-        {"9.log": "another base offset", f"{2**63:020}.log": "does not start",
-         f"{2**63:020}.index": "does not start", "x.snapshot": "does not start"}),
+        {"9.log": "fail", f"{2**63:020}.log": "fail",
+         f"{2**63:020}.index": "fail", "x.snapshot": "fail"}),
     "what is in its place": ({}),
 }
 IN_PLACE = (
@@ -99,8 +99,9 @@ def test_leftovers_are_passed_over_and_told_with_what_a_start_does(logs, done):
     assert [record.offset for record in log.records()] == list(range(9))
     assert [each.path for each in log.leftovers] == [log.path / each for each in sorted(done)]
     for note in log.leftovers:
-        assert done[note.path.name] in note.at_next_start
+        assert done[note.path.name] == note.start_action
         assert note.what
+        assert note.at_next_start
         assert note.path.exists()
 
 
@@ -110,9 +111,11 @@ def test_missing_indexes_are_told_by_segment(logs):
         (logs / "t-0" / each).unlink()
     log = kafkastore.open(logs)["t-0"]
     assert [note.path.name for note in log.missing_indexes] == list(gone)
-    words = ["modification time", "recovers the segment", "modification time"]
-    for note, word in zip(log.missing_indexes, words, strict=True):
-        assert word in note.at_next_start
+    assert [(note.kind, note.start_action) for note in log.missing_indexes] == [
+        ("missing-time-index", "create-empty"),
+        ("missing-offset-index", "recover-segment"),
+        ("missing-time-index", "create-empty"),
+    ]
     assert [record.offset for record in log.records(2, 8)] == [2, 3, 4, 5, 6, 7]
     assert kafkastore.open(logs)["t-0"].leftovers == []
 
@@ -132,8 +135,7 @@ def test_a_listing_tells_what_the_model_tells(names):
         live, swapped, missing, leftovers = listing(sorted(names))
         assert (files.base_offsets, files.swapped_offsets) == (live, swapped)
         assert [note.path.name for note in files.missing_indexes] == missing
-        told = {note.path.name: "deleted at the next start" in note.at_next_start
-                for note in files.leftovers}
+        told = {note.path.name: note.start_action == "delete" for note in files.leftovers}
         assert told == leftovers
 
 

@@ -75,7 +75,7 @@ def test_an_explanation_names_the_segment_and_why_the_answer_is_not_the_correct_
     assert found.answer == dated.offset_for_timestamp(time, "legacy")
     if segment is not None:
         assert (found.chosen_by, found.largest_timestamp) == (
-            "modification time", {0: 100_000, 7: 200_000}[segment]
+            "modification-time", {0: 100_000, 7: 200_000}[segment]
         )
     assert (found.starting_position, found.bytes_scanned) == (None, 0)
     assert found.correct is None

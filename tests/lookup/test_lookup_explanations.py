@@ -37,43 +37,43 @@ UNTIMED = one_by_one(0, *[-1] * 10, magic=0)
 # The log, the time asked for, by what the segment was chosen, and why the answer differs.
 CAUSES = {
     "log start inside the segment": (
-        Log((UP_TO_1000, NEXT), is_clean=True, checkpointed_start=5), 500, "time index",
+        Log((UP_TO_1000, NEXT), is_clean=True, checkpointed_start=5), 500, "time-index",
         DifferenceKind.DELETED_RECORDS),
     "chosen by mtime, no timestamps": (
-        Log((closed(0, UNTIMED, modified_ms=700), NEXT), is_clean=True), 605, "modification time",
+        Log((closed(0, UNTIMED, modified_ms=700), NEXT), is_clean=True), 605, "modification-time",
         DifferenceKind.CHOSEN_BY_MODIFICATION_TIME),
     "chosen by mtime, index missing": (
         Log((Segment(0, one_by_one(0, 1, 2), modified_ms=700, time_index=None), NEXT),
-            is_clean=True), 605, "modification time", DifferenceKind.CHOSEN_BY_MODIFICATION_TIME),
+            is_clean=True), 605, "modification-time", DifferenceKind.CHOSEN_BY_MODIFICATION_TIME),
     "skipped by mtime": (
         Log((replace(UP_TO_1000, modified_ms=5, time_index=None), NEXT), is_clean=True), 500,
-        "time index", DifferenceKind.SKIPPED_BY_MODIFICATION_TIME),
+        "time-index", DifferenceKind.SKIPPED_BY_MODIFICATION_TIME),
     "an emptied batch": (
         Log((closed(0, (*one_by_one(0, 1, 2), emptied(2, 9, 800))), NEXT), is_clean=True), 500,
-        "time index", DifferenceKind.COMPACTED_BATCH),
+        "time-index", DifferenceKind.COMPACTED_BATCH),
     "zero padding": (
         Log((replace(UP_TO_1000, time_index=UP_TO_1000.time_index + bytes(120)), NEXT),
-            is_clean=True), 500, "time index", DifferenceKind.ZERO_PADDING),
+            is_clean=True), 500, "time-index", DifferenceKind.ZERO_PADDING),
     "an unsorted index": (
         Log((replace(UP_TO_1000, time_index=pack_time_entries([(1000, 2), (9, 9)], 0)), NEXT),
-            is_clean=True), 500, "time index", DifferenceKind.UNORDERED_INDEX),
+            is_clean=True), 500, "time-index", DifferenceKind.UNORDERED_INDEX),
     "a last entry that is too low": (
         Log((replace(UP_TO_1000, time_index=pack_time_entries([(1, 1)], 0)), NEXT), is_clean=True),
-        500, "time index", DifferenceKind.LAST_ENTRY_TOO_EARLY),
+        500, "time-index", DifferenceKind.LAST_ENTRY_TOO_EARLY),
     "a last entry that is too high": (
         Log((replace(closed(0, one_by_one(0, 1, 2)), time_index=pack_time_entries([(700, 1)], 0)),
-             NEXT), is_clean=True), 500, "time index", DifferenceKind.LAST_ENTRY_TOO_LATE),
+             NEXT), is_clean=True), 500, "time-index", DifferenceKind.LAST_ENTRY_TOO_LATE),
     "a KIP-33 entry of a segment without timestamps": (
         Log((replace(closed(0, UNTIMED), time_index=pack_time_entries([(700, 9)], 0)), NEXT),
-            is_clean=True), 605, "time index", DifferenceKind.NO_TIMESTAMPS),
+            is_clean=True), 605, "time-index", DifferenceKind.NO_TIMESTAMPS),
     "a marker": (
         Log((closed(0, (*one_by_one(0, 1), marker(1, 550))), NEXT), is_clean=True), 500,
-        "time index", DifferenceKind.TRANSACTION_MARKER),
+        "time-index", DifferenceKind.TRANSACTION_MARKER),
     "an offset index that leads behind the log": (
         Log((replace(UP_TO_1000, offset_index=pack_offset_entries([(1, 10**6)], 0)),),
-            is_clean=True), 500, "time index", DifferenceKind.WRONG_INDEX_ENTRY),
+            is_clean=True), 500, "time-index", DifferenceKind.WRONG_INDEX_ENTRY),
     "a negative time": (
-        Log((closed(0, one_by_one(0, -5, 5)),), is_clean=True), -7, "time index",
+        Log((closed(0, one_by_one(0, -5, 5)),), is_clean=True), -7, "time-index",
         DifferenceKind.NEGATIVE_TIMESTAMP),
 }
 
@@ -111,10 +111,10 @@ def test_the_whole_way_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("directory", "log", "chosen_by"),
     [
-        (".", Log((UP_TO_1000,), is_clean=True), "time index"),
-        (".", Log((UP_TO_1000,)), "time index as recovered"),
+        (".", Log((UP_TO_1000,), is_clean=True), "time-index"),
+        (".", Log((UP_TO_1000,)), "recovery"),
         ("t-0", Log((replace(UP_TO_1000, time_index=b"", offset_index=b""),)),
-         "memory of a running broker"),
+         "running-broker"),
     ],
 )
 def test_the_state_of_the_broker_is_told(tmp_path, directory, log, chosen_by):
@@ -169,7 +169,7 @@ def test_kip_33_s_segments_without_entries_are_not_said_to_be_searched(tmp_path)
     (found,) = kafkastore.open(Log((no_entries, NEXT), is_clean=True).write(tmp_path / "logs"))
     told = found.explain_timestamp(-(2**63), "kip-33")
     assert told.answer == found.offset_for_timestamp(-(2**63), "kip-33") == (600, 10, 0)
-    assert (told.base_offset, told.chosen_by) == (10, "time index")
+    assert (told.base_offset, told.chosen_by) == (10, "time-index")
 
 
 def test_committed_differences_are_told(tmp_path):
@@ -283,7 +283,7 @@ def assert_true(told, log, markers, target):
         case DifferenceKind.NEGATIVE_TIMESTAMP:
             assert told.answer.timestamp < 0
         case DifferenceKind.CHOSEN_BY_MODIFICATION_TIME:
-            assert told.chosen_by == "modification time"
+            assert told.chosen_by == "modification-time"
             assert segment.modified_ms >= target
         case DifferenceKind.NO_TIMESTAMPS:
             assert all(batch.max_timestamp < 0 for batch in batches)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cli.running import Ran, Run
 from click.testing import CliRunner
+from kafkastore.migration.warnings import WarningKind
 from remote import s3_server
 from remote.counting_proxy import CountingProxy, counting
 
@@ -21,6 +22,8 @@ from kafkastore.remote.sparse_files import SparseFile
 
 # What is opened again in the same process keeps the bytes that it has: no two tests share a bucket.
 _numbers = count()
+#: How the note on modification times begins.
+LOST = f"note: {WarningKind.MODIFICATION_TIMES_LOST.replace('-', ' ')}:"
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def run() -> Run:
         told = [
             line
             for line in result.stderr.splitlines(keepends=True)
-            if not line.startswith("note: modification times lost:")
+            if not line.startswith(LOST)
         ]
         return Ran(result.exit_code, result.stdout_bytes.decode(), "".join(told))
 

@@ -155,7 +155,7 @@ def test_a_partition_that_is_gone_when_its_turn_comes_is_a_row_with_its_error(
         found = rows(frame)
         failed = [row for row in found if row["error"]]
         assert [(row["topic"], row["partition"]) for row in failed] == [("up", 0)], name
-        assert "up-0 can't be listed" in failed[0]["error"]
+        assert str(copy / "up-0") in failed[0]["error"]
         assert {(row["topic"], row["partition"]) for row in found} == {
             tuple(each) for each in kafkastore.open(sample).partitions
         }
@@ -217,7 +217,7 @@ def test_surveys_have_a_row_for_each_segment_and_one_for_what_breaks_off(spark, 
         mine = [row for row in found if (row["topic"], row["partition"]) == log.topic_partition]
         if log.topic_partition == ("up", 1):
             (row,) = mine
-            assert "is in two places" in row["error"]
+            assert all(str(root / "up-1") in row["error"] for root in broken)
             continue
         whole = [row for row in mine if row["error"] is None]
         assert [row["base_offset"] for row in whole] == [each.base_offset for each in log.segments]
@@ -274,10 +274,8 @@ def test_latencies_of_partitions_make_those_of_a_topic():
 def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, clusters):
     found = rows(jobs.failover(spark, *clusters))
     failed = [row for row in found if row["error"]]
-    assert [(row["topic"], row["error"]) for row in failed] == [
-        ("alone", "cluster 2 has no partition alone-0"),
-        ("gone", "cluster 1 has no partition gone-0"),
-    ]
+    assert [row["topic"] for row in failed] == ["alone", "gone"]
+    assert all(f"{row['topic']}-0" in row["error"] for row in failed)
     (expected,) = kafkastore.failover(
         *map(kafkastore.open, clusters),
         offsets={OffsetCommitKey("billing", "orders", 0): 2},

@@ -447,7 +447,8 @@ def test_a_broken_partition_is_a_problem_and_the_rest_goes_the_whole_way(
     result = run_pipeline(logs, tmp_path / "out", spark=spark)
     (each,) = result.stores
     (problem,) = each.problems
-    assert problem.startswith("up-0 ")
+    assert (problem.whose, problem.error.type) == ("up-0", "ChecksumError")
+    assert problem.error.path == f"up-0/{segments[1].name}"
     assert (each.summary().damaged, each.summary().not_asked) == (1, 1)
     assert ("up", 0) not in each.before
     readable = {

@@ -14,8 +14,10 @@ from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
 
 from kafkastore.checks.findings import Finding, FindingKind
+from kafkastore.errors import CorruptBatchError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import PartitionInventory, SegmentInventory
 from kafkastore.spark.pipeline import plots
 from kafkastore.spark.pipeline.digest import (
@@ -42,6 +44,7 @@ from kafkastore.spark.pipeline.report import (
 from kafkastore.spark.pipeline.results import (
     AnswerColumns,
     PipelineResult,
+    Problem,
     StoreResult,
     agreement,
 )
@@ -154,14 +157,17 @@ def test_a_fault_that_is_met_in_each_step_is_one_problem(tmp_path):
     result = PipelineResult(tmp_path / "out", "auto", 0, [store])
     run = Run(result, tmp_path / ".working", SavedSteps(tmp_path), None)
     place = PartitionPath("s", None, "/logs/t-3", "t", 3, 0)
-    run.fail_partition(place, "/logs/t-3/0.log is broken at byte 7", "read to its end")
-    run.fail_partition(place, "/logs/t-3/0.log is broken at byte 7", "verified")
     copy = tmp_path / ".working" / "migrated" / "s"
-    run.fail_partition(place, f"{copy}/t-3/0.log is broken at byte 7", "verified")
-    assert store.problems == [
-        "t-3 could not be read to its end or verified: /logs/t-3/0.log is broken at byte 7"
-    ]
-    run.fail_partition(place, "/logs/t-3/9.log is broken at byte 7", "verified")
+    for root, step in (("/logs", "read"), ("/logs", "verified"), (copy, "verified")):
+        error = CorruptBatchError("broken", path=f"{root}/t-3/0.log", position=7)
+        run.fail_partition(place, ErrorFields.of(error), step)
+    (problem,) = store.problems
+    assert problem.key == ("t-3", "CorruptBatchError", "t-3/0.log", 7)
+    assert problem.steps == ("read", "verified")
+    (sentence,) = result.problems
+    assert "/logs/t-3/0.log" in sentence
+    other = CorruptBatchError("broken", path="/logs/t-3/9.log", position=7)
+    run.fail_partition(place, ErrorFields.of(other), "verified")
     assert len(store.problems) == 2
 
 
@@ -171,11 +177,15 @@ def test_any_log_has_a_report(tmp_path_factory, log):
     page_of(result_with(store_of(log.write(tmp_path_factory.mktemp("log") / "logs"))))
 
 
+def problem(whose, text="failed"):
+    return Problem(whose, ("read",), "/logs", ErrorFields("OSError", text))
+
+
 def test_names_and_sentences_are_only_text(tmp_path):
     (tmp_path / "meta.properties").touch()
     store = store_of(tmp_path, "<b>&amp;</b>")
     result = result_with(store)
-    store.problems.append("a-0 could not be read: <script>alert(1)</script>")
+    store.problems.append(problem("a-0", "<script>alert(1)</script>"))
     store.warnings.append("<img src=x>")
     store.findings_before.append(
         Finding(FindingKind.EMPTY_OFFSET_INDEX, Path("/<i>"), None, "it's <em>", "\"'")
@@ -189,12 +199,12 @@ def test_names_and_sentences_are_only_text(tmp_path):
 def test_a_long_list_is_cut_and_says_so(tmp_path):
     (tmp_path / "meta.properties").touch()
     result = result_with(store_of(tmp_path))
-    result.stores[0].problems += [f"t-{number} failed" for number in range(MOST_ROWS + 5)]
+    result.stores[0].problems += [problem(f"t-{number}") for number in range(MOST_ROWS + 5)]
     text = " ".join(page_of(result).text)
     assert f"{MOST_ROWS - FEW_ROWS} more" in text
     assert "and 5 more, in result.json" in text
-    assert f"t-{MOST_ROWS - 1} failed" in text
-    assert f"t-{MOST_ROWS} failed" not in text
+    assert f"t-{MOST_ROWS - 1} could" in text
+    assert f"t-{MOST_ROWS} could" not in text
 
 
 @pytest.mark.soak

@@ -137,7 +137,7 @@ def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
 def _note(found: PartitionLag) -> str:
     """Describe an unusual position of a group; empty for any other."""
     if found.place is OffsetPlace.NO_PARTITION:
-        return found.place.value
+        return "no such partition here"
     notes = []
     if found.place is OffsetPlace.BELOW_START:
         notes.append(
@@ -145,7 +145,7 @@ def _note(found: PartitionLag) -> str:
             f"{found.log_start_offset}"
         )
     elif found.place is OffsetPlace.BEYOND_END:
-        notes.append(found.place.value)
+        notes.append("beyond the log end")
     unread = found.unread
     if unread is not None and unread.untimed_records:
         notes.append(f"{format_count(unread.untimed_records, 'record')} without timestamp")

@@ -106,9 +106,12 @@ def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None
         _print_segments(call, listed)
     else:
         _print_partitions(call, listed)
-    kinds = ((row, (row["what"], row["at_next_start"])) for row in leftovers)
     lines = (
-        (kind, f"left over: {row['path']}, {': '.join(kind)}") for row, kind in kinds
+        (
+            (row["leftover_kind"], row["start_action"]),
+            f"left over: {row['path']}, {row['what']}: {row['at_next_start']}",
+        )
+        for row in leftovers
     )
     for line in group_lines(lines, verbose=call.verbose):
         print_text(line)

@@ -56,6 +56,11 @@ from kafkastore.migration import (
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 
+_LEFT = {
+    LeftReason.UNREAD: "the log can't be read to its end",
+    LeftReason.REBUILT_BY_BROKER: "the next start of a broker rebuilds it",
+}
+
 
 @store_command("spark", "verbose")
 @click.option(
@@ -272,4 +277,4 @@ def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
 def _print_left_segments(left: Iterable[LeftSegment]) -> None:
     """Print how many segments stay without a time index, and why."""
     for reason, count in Counter(each.reason for each in left).items():
-        print_text(f"not done: {format_count(count, 'segment')}: {reason}")
+        print_text(f"not done: {format_count(count, 'segment')}: {_LEFT[reason]}")

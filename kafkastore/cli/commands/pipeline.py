@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -29,6 +29,7 @@ from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
+    from kafkastore.changes.journal import Phase
     from kafkastore.migration.plan import Mode
     from kafkastore.spark.pipeline.results import Agreement, PipelineResult, StoreResult, SummaryRow
 
@@ -106,7 +107,7 @@ def command(
         )
     except (KeyboardInterrupt, SparkFailedError) as error:
         areas = _undo_areas(paths, options)
-        changed = [told for area, told in areas.items() if earlier.get(area) != told]
+        changed = [each.describe() for area, each in areas.items() if earlier.get(area) != each]
         left = "; ".join(
             [*changed, f"{out} is as it was before, and the same command with --resume goes on"]
         )
@@ -124,16 +125,38 @@ def command(
     return FOUND_PROBLEMS if result.problems else 0
 
 
-def _undo_areas(paths: Sequence[Path], options: ChangeOptions) -> dict[Path, str]:
-    """Describe the state of each migration outside the output, and how to undo it."""
+class _Migration(NamedTuple):
+    """The state of one migration outside the output."""
+
+    path: Path
+    area: Path
+    root: str
+    phase: Phase
+    changed: int
+    files: int
+
+    def describe(self) -> str:
+        """Return how far it is, and how to undo it."""
+        return (
+            f"{self.changed:,} of {format_count(self.files, 'file')} are changed in {self.path}: "
+            f"{changes_command('undo', self.area, self.root)} undoes them; "
+            "each file is entirely old or entirely new"
+        )
+
+
+def _undo_areas(paths: Sequence[Path], options: ChangeOptions) -> dict[Path, _Migration]:
+    """Return the migrations outside the output, by undo area."""
     if options.is_plan_only:
         return {}
     changed = paths if options.copy_to is None else [Path(options.copy_to)]
     return {
-        journal.area: (
-            f"{len(journal.changed):,} of {format_count(len(journal.plan.changes), 'file')} are "
-            f"changed in {path}: {changes_command('undo', journal.area, journal.plan.root)} undoes "
-            "them; each file is entirely old or entirely new"
+        journal.area: _Migration(
+            path,
+            journal.area,
+            journal.plan.root,
+            journal.phase,
+            len(journal.changed),
+            len(journal.plan.changes),
         )
         for path in changed
         for journal in each_journal(path, options.undo_dir)

@@ -184,7 +184,7 @@ def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> Non
                 str(fate.base_offset),
                 format_size(fate.size),
                 call.format_time(fate.largest_timestamp),
-                fate.dated_by.value,
+                fate.dated_by.value.replace("-", " "),
                 call.format_time(fate.expires_at),
                 _verdict(fate),
             ]

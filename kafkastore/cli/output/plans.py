@@ -1,11 +1,10 @@
 """Print plans, for people and as JSON."""
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from kafkastore.changes.plan import FileChange, Plan, change_to_json
+from kafkastore.changes.plan import Content, FileChange, Inline, Plan, change_to_json
 from kafkastore.cli.output.grouped_lines import ItemGroup, group_items
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_size, print_table
@@ -53,14 +52,19 @@ def _rows(plan: Plan, groups: Sequence[ItemGroup[FileChange]]) -> Iterator[list[
     for group in groups:
         if group.more:
             first = group.shown[0]
-            what, suffix, _ = _kind(first)
-            yield [what, f"{group.more:,} more {suffix}", "", first.reason]
+            more = f"{group.more:,} more {_suffix(first)}"
+            yield [action(first), more, "", f"such as: {first.reason}"]
 
 
-def _kind(change: FileChange) -> tuple[str, str, str]:
-    """Return the kind of a change; numbers in reasons do not matter."""
+def _kind(change: FileChange) -> tuple[str, str, type[Content | None], bool]:
+    """Return what changes of one kind have in common."""
+    is_empty = change.content == Inline(b"")
+    return action(change), _suffix(change), type(change.content), is_empty
+
+
+def _suffix(change: FileChange) -> str:
     path = PurePosixPath(change.path)
-    return action(change), path.suffix or path.name, re.sub(r"\d+", "#", change.reason)
+    return path.suffix or path.name
 
 
 def action(change: FileChange) -> str:

@@ -199,7 +199,7 @@ def _written_row(
     if isinstance(found, Failed):
         return row | {"rows": 0, "error": describe_error(found.error)}
     rows = written.get(found.place.topic_partition, 0)
-    error = found.error
+    error = None if found.error is None else found.error.text
     if rows != found.records:
         error = error or f"{rows:,} rows were written of {found.records:,} records"
     return row | {

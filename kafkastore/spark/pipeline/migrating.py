@@ -9,6 +9,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -20,7 +21,8 @@ from kafkastore.changes.copy_store import check_places, copy_store, files_of, is
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo import resume
-from kafkastore.paths import describe_error, to_path
+from kafkastore.jobs.error_fields import ErrorFields
+from kafkastore.paths import to_path
 from kafkastore.runner import Progress, Runner
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
@@ -65,7 +67,7 @@ def copy_stores(run: Run) -> None:
         left_out: dict[str, Exception] = {}
         deque(files_of(to_path(store.path), left_out=left_out), maxlen=0)
         for directory, error in left_out.items():
-            run.fail(store, directory, describe_error(error), "copied")
+            run.fail(store, directory, ErrorFields.of(error), "copied")
     run.copied()
 
 
@@ -163,7 +165,7 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
     with run.step("plan", "partitions", total) as step:
         plans: list[Plan] = [] if known is None else known
 
-        def make() -> list[tuple[list[str], list[tuple[str, str]]]]:
+        def make() -> list[tuple[list[str], list[tuple[str, ErrorFields]]]]:
             plans.clear()
             planned, before = [], 0
             for store in run.result.stores:
@@ -176,11 +178,11 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
             run.saved.write_plans(plans, stores if run.result.is_in_place else ())
             return planned
 
-        planned: list[tuple[list[str], list[tuple[str, str]]]] = step.result(make, list)
+        planned: list[tuple[list[str], list[tuple[str, ErrorFields]]]] = step.result(make, list)
         for store, (warnings, failures) in zip(run.result.stores, planned, strict=True):
             store.warnings.extend(warnings)
             for whose, error in failures:
-                run.fail(store, whose, error, "surveyed for the migration")
+                run.fail(store, whose, ErrorFields(*error), "surveyed for the migration")
         count = sum(len(plan.changes) for plan in plans)
         step.summary = f"{count:,} files to make, mode {run.result.mode}"
     return plans
@@ -188,16 +190,16 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
 
 def _plan_of(
     run: Run, store: StoreResult, work: Runner
-) -> tuple[Plan, list[str], list[tuple[str, str]]]:
+) -> tuple[Plan, list[str], list[tuple[str, ErrorFields]]]:
     """Plan one store; return the plan, warnings, and failed partitions with reasons."""
     found = migration.survey(
         run.location(store),
         runner=work,
         read_logs=run.result.mode in migration.READING_MODES,
     )
-    failures = [(str(each.topic_partition), describe_error(each.error)) for each in found.unread]
-    warnings = [run.final(str(warning)) for warning in found.warnings]
-    return migration.plan(found, run.result.mode), warnings, failures
+    failures = [(str(each.topic_partition), ErrorFields.of(each.error)) for each in found.unread]
+    told = replace(found, root=str(run.final(run.location(store)))).warnings
+    return migration.plan(found, run.result.mode), list(map(str, told)), failures
 
 
 def _apply(

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.spark.jobs.records import records_of, write
 from kafkastore.spark.pipeline.results import StoreResult
 from kafkastore.spark.pipeline.run import Run
@@ -87,5 +88,5 @@ def _compare(run: Run, store: StoreResult) -> None:
     for row in store.partitions:
         written = store.rows_written.get(row.place.topic_partition, 0)
         if written != row.records:
-            what = "written as it was read"
-            run.fail_partition(row.place, f"{written:,} rows of {row.records:,} records", what)
+            error = ErrorFields("RowCount", f"{written:,} rows of {row.records:,} records")
+            run.fail_partition(row.place, error, "written as it was read")

@@ -14,8 +14,10 @@ from kafkastore.arguments import INT64_MIN
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import AnswerRow
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.jobs.verify import finding_row
+from kafkastore.paths import to_path
 from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -132,6 +134,39 @@ class SummaryRow(NamedTuple):
         return self._asdict() | agreements
 
 
+class Problem(NamedTuple):
+    """An error in a store, and the steps that failed by it.
+
+    Parameters
+    ----------
+    whose : str
+        The partition or directory.
+    steps : tuple of str
+        What could not be done.
+    store : str
+        The path of the store.
+    error : ErrorFields
+        The error; its path is relative to the store if the file is in it.
+    """
+
+    whose: str
+    steps: tuple[str, ...]
+    store: str
+    error: ErrorFields
+
+    @property
+    def key(self) -> tuple[str, str, str | None, int | None]:
+        """What is the same in each step that fails by the same error."""
+        return self.whose, self.error.type, self.error.path, self.error.position
+
+    def __str__(self) -> str:
+        """Return the problem as a sentence."""
+        error = self.error
+        if error.path is not None:
+            error = error._replace(path=str(to_path(self.store) / error.path))
+        return f"{self.whose} could not be {' or '.join(self.steps)}: {error}"
+
+
 @dataclass
 class StoreResult:
     """One store during a run.
@@ -158,8 +193,8 @@ class StoreResult:
         Offsets for times, before the migration and after it.
     rows_written : dict of TopicPartition to int
         Rows in Parquet.
-    problems : list of str
-        One sentence for each thing that could not be done.
+    problems : list of Problem
+        What could not be done.
     """
 
     name: str
@@ -175,7 +210,7 @@ class StoreResult:
     before: dict[TopicPartition, Sequence[AnswerRow]] = field(default_factory=dict)
     after: dict[TopicPartition, Sequence[AnswerRow]] = field(default_factory=dict)
     rows_written: dict[TopicPartition, int] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     @property
     def records(self) -> int:
@@ -259,7 +294,7 @@ class PipelineResult:
 
     @property
     def problems(self) -> list[str]:
-        """The problems of all stores."""
+        """The problems of all stores, one sentence for each."""
         return [f"{store.name}: {problem}" for store in self.stores for problem in store.problems]
 
     def summary(self) -> list[SummaryRow]:
@@ -334,7 +369,7 @@ def _store_to_json(store: StoreResult) -> dict[str, Any]:
         "undo_area": store.undo_area,
         "summary": store.summary().as_json(),
         "warnings": store.warnings,
-        "problems": store.problems,
+        "problems": list(map(str, store.problems)),
         "findings_before": [finding_row(each) for each in store.findings_before],
         "findings_after": [finding_row(each) for each in store.findings_after],
     }
@@ -348,7 +383,7 @@ def _partition_to_json(store: StoreResult, row: PartitionInventory) -> dict[str,
         **row.bounds(),
         "records": row.records,
         "rows_written": store.rows_written.get(key, 0),
-        "error": row.error,
+        "error": None if row.error is None else row.error.text,
         "segments": [segment._asdict() for segment in row.segments],
         "answers_before": [each._asdict() for each in store.before.get(key, ())],
         "answers_after": [each._asdict() for each in store.after.get(key, ())],

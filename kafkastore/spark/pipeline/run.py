@@ -1,17 +1,17 @@
 """The state of one pipeline run: paths, results, and progress."""
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.paths import to_path
 from kafkastore.runner import Progress
-from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
+from kafkastore.spark.pipeline.results import PipelineResult, Problem, Step, StoreResult
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.progress import PipelineProgress, Silent
 from kafkastore.store.log_store import open_store
@@ -65,7 +65,6 @@ class Run:
         self.saved = saved
         self.progress = progress or Silent()
         self._stores = {store.name: store for store in result.stores}
-        self._failures: dict[tuple[str, str, str], dict[str, None]] = {}
         self.is_copied = False
         self.is_resumed = is_resumed
 
@@ -122,30 +121,35 @@ class Run:
             for place in list_partition_paths(store.name, open_store(self.location(store)))
         ]
 
-    def final(self, text: str) -> str:
-        """Replace paths in the working directory by those after the run."""
-        return text.replace(f"{self.working}{os.sep}", f"{self.result.out}{os.sep}")
+    def final(self, path: Path) -> Path:
+        """Return where a path in the working directory is after the run."""
+        if path.is_relative_to(self.working):
+            return self.result.out / path.relative_to(self.working)
+        return path
 
-    def fail_partition(self, place: PartitionPath, error: str, what: str) -> None:
+    def fail_partition(self, place: PartitionPath, error: ErrorFields, step: str) -> None:
         """Record a failure of one partition."""
-        self.fail(self.store(place), str(place.topic_partition), error, what)
+        self.fail(self.store(place), str(place.topic_partition), error, step)
 
-    def fail(self, store: StoreResult, whose: str, error: str, what: str) -> None:
-        """Record a failure; the same fault in the copy is recorded only once."""
-        fault = self.final(error).replace(store.migrated, store.path)
-        failed = self._failures.setdefault((store.name, whose, fault), {})
-        before = _problem(whose, failed, fault)
-        failed[what] = None
-        if before in store.problems:
-            store.problems[store.problems.index(before)] = _problem(whose, failed, fault)
-        else:
-            store.problems.append(_problem(whose, failed, fault))
+    def fail(self, store: StoreResult, whose: str, error: ErrorFields, step: str) -> None:
+        """Record a failure; the same error in the copy is recorded only once."""
+        new = Problem(whose, (step,), store.path, self._in_source(store, error))
+        for at, known in enumerate(store.problems):
+            if known.key == new.key:
+                steps = dict.fromkeys((*known.steps, step))
+                store.problems[at] = known._replace(steps=tuple(steps))
+                return
+        store.problems.append(new)
+
+    def _in_source(self, store: StoreResult, error: ErrorFields) -> ErrorFields:
+        """Return an error whose path is relative to the store or to its copy."""
+        path = None if error.path is None else to_path(error.path)
+        for root in (self.copy_of(store), to_path(store.migrated), to_path(store.path)):
+            if path is not None and path.is_relative_to(root):
+                return error._replace(path=str(path.relative_to(root)))
+        return error
 
     def inventories(self) -> Iterable[PartitionInventory]:
         """Yield the inventory of each partition."""
         for store in self.result.stores:
             yield from store.partitions
-
-
-def _problem(whose: str, failed: Iterable[str], fault: str) -> str:
-    return f"{whose} could not be {' or '.join(failed)}: {fault}"

@@ -23,9 +23,10 @@ from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.jobs.compare import AnswersJob, AskedPartition
+from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import InventoryJob, PartitionInventory, SegmentInventory
 from kafkastore.jobs.verify import VerifyJob, with_topic_ids
-from kafkastore.paths import describe_error, to_path
+from kafkastore.paths import to_path
 from kafkastore.runner import Progress
 from kafkastore.spark import register
 from kafkastore.spark.pipeline import report
@@ -288,8 +289,14 @@ def _inventory(value: list[Any]) -> PartitionInventory:
         place=PartitionPath(*row.place),
         segments=tuple(SegmentInventory(*segment) for segment in row.segments),
         samples=tuple((timestamp, offset) for timestamp, offset in row.samples),
+        error=_error(row.error),
         times=tuple(row.times),
     )
+
+
+def _error(value: Sequence[Any] | None) -> ErrorFields | None:
+    """Rebuild an error from JSON values."""
+    return None if value is None else ErrorFields(*value)
 
 
 def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
@@ -299,7 +306,10 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
         checked = step.result(
             lambda: list(_checked(run, spark, step.progress, total)),
             lambda values: [
-                _Checked([_finding(*finding) for finding in findings], failures)
+                _Checked(
+                    [_finding(*finding) for finding in findings],
+                    [(whose, ErrorFields(*error)) for whose, error in failures],
+                )
                 for findings, failures in values
             ],
         )
@@ -316,7 +326,7 @@ class _Checked(NamedTuple):
     """A store's findings, and the partitions that were not checked, with reasons."""
 
     findings: list[Finding]
-    failures: list[tuple[str, str]]
+    failures: list[tuple[str, ErrorFields]]
 
 
 def _checked(
@@ -328,14 +338,14 @@ def _checked(
     for store in run.result.stores:
         runner = partial(spread, spark, progress=shift_progress(progress, before, total))
         findings: list[Finding] = []
-        failures: list[tuple[str, str]] = []
+        failures: list[tuple[str, ErrorFields]] = []
         items = job.items(open_store(run.location(store)))
         for each in with_topic_ids(job.results(items, runner)):
             findings += each.findings
             whose = each.topic_partition or "the directory"
-            failures += ((str(whose), describe_error(error)) for error in each.failures)
+            failures += ((str(whose), ErrorFields.of(error)) for error in each.failures)
         yield _Checked(
-            [each._replace(path=to_path(run.final(str(each.path)))) for each in findings], failures
+            [each._replace(path=run.final(each.path)) for each in findings], failures
         )
         before += len(store.partitions)
 
@@ -378,7 +388,8 @@ def _ask(
                 for each in job.results(asked, runner)
             ],
             lambda values: [
-                (PartitionPath(*place), AnswerColumns(rows), error) for place, rows, error in values
+                (PartitionPath(*place), AnswerColumns(rows), _error(error))
+                for place, rows, error in values
             ],
         )
         for place, rows, error in answers:
