@@ -296,7 +296,9 @@ def test_a_broker_that_appends_the_same_transactions_leaves_the_same_file(
         entries[number] = entries[number - 1]  # refused: its last offset is not greater
         kept, outcomes = [], ""
         for entry in entries:
-            if kept and entry[2] <= kept[-1][2]:
+            try:
+                transaction_index.check_append(entry[2], kept[-1][2] if kept else None)
+            except OutOfOrderAppendError:
                 outcomes += "x"
             else:
                 outcomes += "."

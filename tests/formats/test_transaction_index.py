@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from models.refused import refused as argument_refused
 from models.transaction_model import collect, logs
 
-from kafkastore.errors import CorruptIndexError, KafkaStoreError
+from kafkastore.errors import CorruptIndexError, KafkaStoreError, OutOfOrderAppendError
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
 
@@ -61,6 +61,14 @@ def test_a_last_offset_below_the_base_offset_is_found_by_check():
     with pytest.raises(CorruptIndexError) as refused:
         transaction_index.check(index, 4)
     assert refused.value.position == 34
+
+
+@pytest.mark.parametrize("last_offset", [9, 10])
+def test_an_entry_is_not_appended_if_its_last_offset_does_not_rise(last_offset):
+    with pytest.raises(OutOfOrderAppendError):
+        transaction_index.check_append(last_offset, 10)
+    transaction_index.check_append(last_offset, None)
+    transaction_index.check_append(last_offset, last_offset - 1)
 
 
 def test_an_entry_has_its_bytes_where_kafka_has_them():

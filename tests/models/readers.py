@@ -211,13 +211,9 @@ def _told(value):
 
 def migrate(asked):
     found = migration.survey(asked.root)
-    said = [
-        segment.scan.problem
-        for partition in found.partitions for segment in partition.segments
-        if segment.scan is not None and segment.scan.problem is not None
-    ]
-    if said:
-        raise Reported(said[0])
+    for path, segment in found.segments_by_path:
+        if segment.scan is not None and segment.scan.problem is not None:
+            raise Reported(f"{path}: {segment.scan.problem}")
     plan = migration.plan(found)
     answers = migration.answers(found, plan, samples=3)
     for each in answers.partitions:
@@ -292,7 +288,7 @@ def surveyed_place(asked):
     found = migration.survey_partition(open_partition(asked.place))
     for segment in found.segments:
         if segment.scan is not None and segment.scan.problem is not None:
-            raise Reported(segment.scan.problem)
+            raise Reported(f"{found.path(segment)}: {segment.scan.problem}")
     return found
 
 

@@ -262,7 +262,7 @@ def test_places_that_are_taken_are_refused_before_anything_is_read(
     assert contents(s3.root) == before
     assert s3.proxy.gets == []
     assert_one_sentence(
-        run("convert", old, "--copy-to", f"s3://{s3.bucket}/c"), "a place on a local disk is needed"
+        run("convert", old, "--copy-to", f"s3://{s3.bucket}/c"), "a local directory is needed"
     )
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kafkastore.arguments import check_one_dimension
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptIndexError, OutOfOrderAppendError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -121,6 +121,21 @@ def pack(entries: ArrayLike) -> bytes:
     for name in ABORTED_TXN.names or ():
         packed[name] = array[name]
     return packed.tobytes()
+
+
+def check_append(last_offset: int, previous_last_offset: int | None) -> None:
+    """Raise OutOfOrderAppendError if the last offset of a new entry does not rise.
+
+    A broker does not know the last entry of a file that it has just opened, and then appends
+    anything.
+
+    Source: Kafka 2.4.0 ``TransactionIndex.append``.
+    """
+    if previous_last_offset is not None and last_offset <= previous_last_offset:
+        raise OutOfOrderAppendError(
+            f"last offset {last_offset} of an aborted transaction is not greater than"
+            f" {previous_last_offset} before it"
+        )
 
 
 def truncate_to(entries: NDArray[np.void], offset: int) -> int:
