@@ -168,6 +168,9 @@ def camel_case(name):
     return first + "".join(word.capitalize() for word in more)
 
 
+SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+
+
 def comparable(value):
     """A value as a JSON text gives it: no bytes, no tuples, replaced what is not UTF-8."""
     if isinstance(value, dict):
@@ -175,7 +178,9 @@ def comparable(value):
     if isinstance(value, tuple | list):
         return [comparable(element) for element in value]
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        # Java replaces the three bytes of a surrogate by one character, Python by three.
+        data = SURROGATE.sub("\ufffd".encode(), value.encode("utf-8", "surrogateescape"))
+        return data.decode("utf-8", "replace")
     return coded(value) if isinstance(value, bytes) else value
 
 
