@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def mtimes_of(logs: Iterable[PartitionLog]) -> dict[str, int]:
 
     noted: dict[str, int] = {}
     for log in logs:
-        noted |= log.retry_if_changed(lambda log=log: of_log(log))  # type: ignore[misc]
+        noted |= log.retry_if_changed(partial(of_log, log))
     return noted
 
 

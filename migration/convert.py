@@ -26,7 +26,7 @@ import numpy as np
 from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.new_bytes import conversion_of
-from kafkastore.changes.partition_changes import check_answered_for
+from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
 from kafkastore.errors import (
     ChangeRefusedError,
@@ -48,7 +48,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
-from kafkastore.runner import Progress, Runner, Steps, in_threads, read_partitions
+from kafkastore.runner import Progress, Runner, Steps, in_threads
 from kafkastore.segment.conversion import converted
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -174,11 +174,10 @@ def plan_convert(
     changes: list[FileChange] = []
     unconverted: list[UnconvertedSegment] = []
     unread: list[UnreadPartition] = []
-    for place, found in read_partitions(work, places, runner):
+    for found in plan_partitions(work, places, runner):
         if isinstance(found, UnreadPartition):
             unread.append(found)
             continue
-        check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
         changes += found.changes
         unconverted += found.unconverted
     job = "convert" if name is None else f"convert ({name})"

@@ -3,9 +3,13 @@
 Tests expect types and fields too; the files of `WITH_TEXTS` have the texts.
 """
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
+
+#: Yields lines of a source, and what is there.
+Search = Callable[[str], Iterator[tuple[int, str]]]
 
 FOLDERS = ("kafkastore", "legacy", "migration")
 
@@ -80,15 +84,20 @@ def decisions(source: str) -> Iterator[tuple[int, str]]:
         yield node.lineno, ast.unparse(node)
 
 
-def test_nothing_is_decided_by_a_sentence(pytestconfig):
-    root = pytestconfig.rootpath
-    found = [
+def found_in(root: Path, folders: Iterable[str], *searches: Search) -> list[str]:
+    """Name each place that a search finds, outside the files of texts."""
+    return [
         f"{path.relative_to(root)}:{line}: {text}"
-        for folder in FOLDERS
+        for folder in folders
         for path in sorted((root / folder).rglob("*.py"))
-        for line, text in decisions(path.read_text())
+        if str(path.relative_to(root)) not in WITH_TEXTS
+        for search in searches
+        for line, text in search(path.read_text())
     ]
-    assert found == []
+
+
+def test_nothing_is_decided_by_a_sentence(pytestconfig):
+    assert found_in(pytestconfig.rootpath, FOLDERS, decisions) == []
 
 
 @pytest.mark.parametrize("text", [
@@ -158,15 +167,7 @@ def pinned_texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def test_tests_expect_types_and_fields(pytestconfig):
-    root = pytestconfig.rootpath
-    found = [
-        f"{path.relative_to(root)}:{line}: {text}"
-        for path in sorted((root / "tests").rglob("*.py"))
-        if str(path.relative_to(root)) not in WITH_TEXTS
-        for find in (expected_texts, pinned_texts)
-        for line, text in find(path.read_text())
-    ]
-    assert found == []
+    assert found_in(pytestconfig.rootpath, ["tests"], expected_texts, pinned_texts) == []
 
 
 @pytest.mark.parametrize("text", ["'not a file'", "f'{path} is gone'", "message", "rf'{name}'"])

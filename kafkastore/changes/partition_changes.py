@@ -6,9 +6,9 @@ A task may run twice, even at the same time: the second run finds what the first
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import check_still_locked
@@ -25,7 +25,30 @@ from kafkastore.changes.plan import FileChange, InvalidPlanError
 from kafkastore.changes.undo_area import KEPT_DIRECTORY
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.fs import FileSystem
+from kafkastore.runner import Runner, read_partitions
 from kafkastore.store.partition_path import PartitionPath
+from kafkastore.store.unread_partition import UnreadPartition
+
+
+class _Planned(Protocol):
+    """The part of a plan for one partition."""
+
+    @property
+    def changes(self) -> Sequence[FileChange]:
+        """The changes of its files."""
+
+
+PlannedT = TypeVar("PlannedT", bound=_Planned)
+
+
+def plan_partitions(
+    work: Callable[[PartitionPath], PlannedT], places: Sequence[PartitionPath], runner: Runner
+) -> Iterator[PlannedT | UnreadPartition]:
+    """Yield the part of a plan for each partition, or the one that was not read."""
+    for place, found in read_partitions(work, places, runner):
+        if not isinstance(found, UnreadPartition):
+            check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
+        yield found
 
 
 def check_answered_for(place: PartitionPath, directories: Iterable[str]) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import thread_count
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.changes.partition_changes import check_answered_for
+from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
 from kafkastore.errors import (
     CorruptIndexError,
@@ -42,7 +42,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.parallel_map import ParallelMap
-from kafkastore.runner import Progress, Runner, Steps, in_threads, read_partitions
+from kafkastore.runner import Progress, Runner, Steps, in_threads
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import stat_regular
@@ -182,11 +182,10 @@ def plan_reindex(
     changes: list[FileChange] = []
     unindexed: list[UnindexedBytes] = []
     unread: list[UnreadPartition] = []
-    for place, found in read_partitions(work, places, runner):
+    for found in plan_partitions(work, places, runner):
         if isinstance(found, UnreadPartition):
             unread.append(found)
         else:
-            check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
             changes += found.changes
             unindexed += found.unindexed
     job = f"reindex (version {version})"

@@ -16,14 +16,13 @@ changed logs.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 from kafkastore.arguments import INT64_MAX, check_choice, thread_count
-from kafkastore.changes.partition_changes import check_answered_for
+from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
 from kafkastore.checks.broker_repair import plan_broker_repair
 from kafkastore.checks.findings import Finding, Severity
@@ -45,7 +44,7 @@ from kafkastore.formats.state.file_names import (
     snapshot_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.runner import Progress, Runner, in_threads, read_partitions
+from kafkastore.runner import Progress, Runner, in_threads
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
@@ -161,11 +160,10 @@ def plan_repair(
         is_truncated=is_truncated,
     )
     runner = in_threads(threads) if runner is None else runner
-    for done, (place, found) in enumerate(read_partitions(work, places, runner), 1):
+    for done, found in enumerate(plan_partitions(work, places, runner), 1):
         if isinstance(found, UnreadPartition):
             not_repaired.append(NotRepaired(found.path, found.error, True))
         else:
-            check_answered_for(place, (os.path.dirname(each.path) for each in found.changes))
             changes += found.changes
             removed += found.removed
             not_repaired += found.not_repaired

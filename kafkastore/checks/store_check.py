@@ -8,7 +8,7 @@ Source: Kafka 2.4.0 ``LogManager.loadLogs``, ``CheckpointFile``,
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from kafkastore.checks.findings import Finding, FindingKind
@@ -58,14 +58,8 @@ def check_log_dirs(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:
         for skipped in log_dir.skipped:
             yield _no_partition(skipped)
         for name in _WITHOUT_CHECKPOINT:
-            try:
-                yield from _checkpoint(log_dir, name)
-            except OSError as error:
-                yield error
-        try:
-            yield from _marker(log_dir)
-        except OSError as error:
-            yield error
+            yield from _or_error(_checkpoint(log_dir, name))
+        yield from _or_error(_marker(log_dir))
         yield from _missing_topic_ids(log_dir)
     yield from _identities(log_dirs)
 
@@ -74,10 +68,15 @@ def check_checkpoints(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]
     """Report the corrupt checkpoints; see `check_log_dirs`."""
     for log_dir in log_dirs:
         for name in _WITHOUT_CHECKPOINT:
-            try:
-                yield from _corrupt_checkpoint(log_dir, name)
-            except OSError as error:
-                yield error
+            yield from _or_error(_corrupt_checkpoint(log_dir, name))
+
+
+def _or_error(findings: Iterable[Finding]) -> Iterator[Finding | OSError]:
+    """Yield findings, and the error of a file that can't be opened."""
+    try:
+        yield from findings
+    except OSError as error:
+        yield error
 
 
 def _no_partition(skipped: SkippedName) -> Finding:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property, wraps
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkastore.cli.options.on_spark import executor, spark_option
+from kafkastore.cli.options.on_spark import executor, open_session, spark_option
 from kafkastore.cli.options.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.options.times import (
     Moment,
@@ -102,6 +102,10 @@ class StoreCall:
     def format_time(self, timestamp: int | None) -> str:
         """Format a timestamp in the zone of ``--tz``."""
         return format_time(timestamp, self.zone)
+
+    def session(self) -> AbstractContextManager[Any]:
+        """Start the Spark session of ``--spark`` once for all directories, or none."""
+        return nullcontext() if self.master is None else open_session(self.master)
 
     def items(self, job: Any) -> Any:
         """Return the items of a job on the selected partitions."""

@@ -113,9 +113,9 @@ def test_behind_sectors_that_can_not_be_read_the_check_goes_on(
     lose(monkeypatch, log, start, end)
     ((check, (found,)),) = checks_of(logs)
     assert found.kind is FindingKind.UNREADABLE_LOG
-    behind = -(-end // SIZE)
+    before = -(-end // SIZE)
     assert found.position in range(start - SIZE, end)
-    assert [each.batches_after for each in check.damages] == [60 - behind]
+    assert [each.batches_after for each in check.damages] == [60 - before]
 
 
 def test_a_torn_batch_is_usual_only_for_a_broker_that_was_killed(tmp_path):

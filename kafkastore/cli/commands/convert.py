@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 
 import click
@@ -14,7 +13,6 @@ from kafkastore.cli.options.change_options import (
     change_options,
     index_interval_option,
 )
-from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
@@ -66,7 +64,7 @@ def command(
     )
     plans: list[ConvertPlan] = []
     problems = Problems()
-    with nullcontext() if call.master is None else open_session(call.master):
+    with call.session():
         for planned in plan_directories(call, options, make, problems):
             plans.append(planned)
             print_plan(planned, as_json=call.as_json, verbose=call.verbose)

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,6 @@ from kafkastore.cli.options.mtimes import (
     save_mtimes_option,
     write_mtimes,
 )
-from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.options.selection import select
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
@@ -109,7 +107,7 @@ def command(
         problems.expect(len(_chosen_in(path, chosen.topic_partitions)))
     work = options.directories(call.paths, problems, as_json=call.as_json)
     how = _MigrationSettings(mode, entry_offset, index_interval_bytes, mtimes, samples, call.master)
-    with nullcontext() if call.master is None else open_session(call.master):
+    with call.session():
         found = [_plan_directory(path, chosen.topic_partitions, how) for path in work]
         if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
             print_unused_mtimes(mtimes_file)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 
 import click
@@ -15,7 +14,6 @@ from kafkastore.cli.options.change_options import (
     index_interval_option,
 )
 from kafkastore.cli.options.kafka_version import kafka_version_option
-from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
@@ -53,7 +51,7 @@ def command(
         up_to_damage=up_to_damage,
     )
     problems = Problems()
-    with nullcontext() if call.master is None else open_session(call.master):
+    with call.session():
         plans = [*plan_directories(call, options, make, problems)]
         for planned in plans:
             print_plan(planned, as_json=call.as_json, verbose=call.verbose)

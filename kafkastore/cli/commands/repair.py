@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -18,7 +17,6 @@ from kafkastore.cli.options.change_options import (
     index_interval_option,
 )
 from kafkastore.cli.options.kafka_version import kafka_version_option
-from kafkastore.cli.options.on_spark import open_session
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, format_error, print_problem
 from kafkastore.cli.output.grouped_lines import group_lines
@@ -106,7 +104,7 @@ def command(
         plans = (plan_directory(call, path, make, by_segment=False) for path in directories)
         return _RepairOutcome(on_corrupt, [*map(options.rooted, plans)], problems)
 
-    with nullcontext() if call.master is None else open_session(call.master):
+    with call.session():
         return _repair(call, on_corrupt, options, planned, problems)
 
 

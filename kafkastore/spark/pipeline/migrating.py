@@ -198,8 +198,8 @@ def _plan_of(
         read_logs=run.result.mode in migration.READING_MODES,
     )
     failures = [(str(each.topic_partition), ErrorFields.of(each.error)) for each in found.unread]
-    told = replace(found, root=str(run.final(run.location(store)))).warnings
-    return migration.plan(found, run.result.mode), list(map(str, told)), failures
+    warnings = replace(found, root=str(run.final(run.location(store)))).warnings
+    return migration.plan(found, run.result.mode), list(map(str, warnings)), failures
 
 
 def _apply(

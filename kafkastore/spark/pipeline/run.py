@@ -65,6 +65,8 @@ class Run:
         self.saved = saved
         self.progress = progress or Silent()
         self._stores = {store.name: store for store in result.stores}
+        # The numbers of known problems, as thousands of partitions may fail in several steps.
+        self._failures: dict[tuple[object, ...], int] = {}
         self.is_copied = False
         self.is_resumed = is_resumed
 
@@ -134,12 +136,12 @@ class Run:
     def fail(self, store: StoreResult, whose: str, error: ErrorFields, step: str) -> None:
         """Record a failure; the same error in the copy is recorded only once."""
         new = Problem(whose, (step,), store.path, self._in_source(store, error))
-        for at, known in enumerate(store.problems):
-            if known.key == new.key:
-                steps = dict.fromkeys((*known.steps, step))
-                store.problems[at] = known._replace(steps=tuple(steps))
-                return
-        store.problems.append(new)
+        at = self._failures.setdefault((store.name, new.key), len(store.problems))
+        if at == len(store.problems):
+            store.problems.append(new)
+            return
+        known = store.problems[at]
+        store.problems[at] = known._replace(steps=tuple(dict.fromkeys((*known.steps, step))))
 
     def _in_source(self, store: StoreResult, error: ErrorFields) -> ErrorFields:
         """Return an error whose path is relative to the store or to its copy."""
