@@ -196,7 +196,8 @@ def test_a_run_cut_short_anywhere_is_finished_by_running_it_again_or_undone(
     kafkastore.apply(migration.plan(migration.survey(whole)))
     old, new = files_of(partition), files_of(whole)
     unlimited = Dying(1_000_000)
-    kafkastore.apply(migration.plan(migration.survey(writable_copy(partition))), fs=unlimited)
+    plan = migration.plan(migration.survey(writable_copy(partition)))
+    kafkastore.apply(plan, threads=1, fs=unlimited)
     calls = 1_000_000 - unlimited.calls
     assert calls > 20
     for cut_short in some(range(calls), calls // 3):
@@ -204,7 +205,7 @@ def test_a_run_cut_short_anywhere_is_finished_by_running_it_again_or_undone(
             root = writable_copy(partition)
             plan = migration.plan(migration.survey(root))
             with pytest.raises(KeyboardInterrupt):
-                kafkastore.apply(plan, fs=Dying(cut_short))
+                kafkastore.apply(plan, threads=1, fs=Dying(cut_short))
             for name, content in files_of(root).items():
                 assert content in (old.get(name), new.get(name)) or name.startswith("kafkastore-")
             if go_on:

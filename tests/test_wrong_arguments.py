@@ -86,6 +86,7 @@ NUMBERS = {
         log.path, threads=value
     ),
     "threads of verify": lambda log, value: list(kafkastore.verify(log.path, threads=value)),
+    "threads of resume": lambda log, value: kafkastore.resume(log.path, threads=value),
     "threads of apply": lambda log, value: kafkastore.apply(
         kafkastore.plan_reindex(log.path), threads=value
     ),

@@ -29,7 +29,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.arguments import check_kind, whole_number
+from kafkastore.arguments import check_kind, thread_count
 from kafkastore.changes.areas import each_journal
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
@@ -63,7 +63,7 @@ def apply(
     plan: Plan,
     undo_dir: str | os.PathLike[str] | None = None,
     *,
-    threads: int = 1,
+    threads: int | None = None,
     runner: Runner | None = None,
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
@@ -76,8 +76,9 @@ def apply(
         What to change.
     undo_dir : path-like, optional
         The directory in which the undo area is created; default: next to the log.dirs root.
-    threads : int
-        How many partitions are changed in parallel. The first error stops all, and is raised.
+    threads : int, optional
+        How many partitions are changed in parallel. Default: the number of processors. The first
+        error stops all, and is raised.
     runner : callable, optional
         Changes the partitions in other processes instead of threads, on this machine or on others
         that see the same storage under the same paths. If one partition fails, the others continue.
@@ -101,7 +102,7 @@ def apply(
         again, or `resume`, to finish the plan.
     """
     check_kind("plan", plan, Plan)
-    threads = whole_number("threads", threads, 1)
+    threads = thread_count(threads)
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import thread_count
 from kafkastore.changes.apply import resume_applying
 from kafkastore.changes.copy_file import second_name
 from kafkastore.changes.directory_lock import locked_directory
@@ -51,7 +51,7 @@ def undo(
     root: str | os.PathLike[str] | None = None,
     trust_area: bool = False,
     leave_changed: bool = False,
-    threads: int = 1,
+    threads: int | None = None,
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
 ) -> Journal:
@@ -71,8 +71,8 @@ def undo(
         file is missing. True: leave these as they are and restore the others; the next call tries
         them again. False: refuse the whole undo. A file with the plan's bytes counts as unchanged,
         whatever its modification time.
-    threads : int
-        How many partitions are restored in parallel.
+    threads : int, optional
+        How many partitions are restored in parallel. Default: the number of processors.
     fs : FileSystem
         The file system calls that change files; for tests.
     progress : callable, optional
@@ -90,7 +90,7 @@ def undo(
         damaged, other users can have written the undo area, or it is not next to the log directory;
         nothing has been changed.
     """
-    threads = whole_number("threads", threads, 1)
+    threads = thread_count(threads)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
     journal = open_trusted(journal, root, trust_area=trust_area)
@@ -133,7 +133,7 @@ def resume(
     *,
     root: str | os.PathLike[str] | None = None,
     trust_area: bool = False,
-    threads: int = 1,
+    threads: int | None = None,
     runner: Runner | None = None,
     fs: FileSystem = FileSystem(),
     progress: Progress | None = None,
@@ -163,7 +163,7 @@ def resume(
     ChangeRefusedError
         As in `apply` and `undo`.
     """
-    threads = whole_number("threads", threads, 1)
+    threads = thread_count(threads)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
     journal = open_trusted(journal, root, trust_area=trust_area)

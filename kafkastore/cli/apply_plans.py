@@ -16,6 +16,7 @@ from kafkastore.changes.undo_area import area_of
 from kafkastore.cli.copies import upload_copy
 from kafkastore.cli.options.change_options import ChangeOptions, PlanT
 from kafkastore.cli.options.confirm import confirm
+from kafkastore.cli.options.on_spark import executor
 from kafkastore.cli.output.changes_command import changes_command
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note, report_unfinished
@@ -66,11 +67,11 @@ def plan_directory(
     count = len(partitions)
     if by_segment and call.master is None:
         count = count_segments(selection.store.logs_of(partitions))
-    return make_plan(call.master, path, partitions, make, count)
+    return make_plan(call, path, partitions, make, count)
 
 
 def make_plan(
-    master: str | None,
+    call: StoreCall,
     path: Path,
     partitions: Collection[TopicPartition],
     make: Callable[..., FoundT],
@@ -78,13 +79,12 @@ def make_plan(
 ) -> FoundT:
     """Make a plan, or a survey for one, in threads or on Spark; show the progress."""
     what = f"reading {path.name}"
-    if master is not None:
-        from kafkastore.cli.options.on_spark import executor
-
-        with executor(master, what) as run:
+    if call.master is not None:
+        with executor(call.master, what) as run:
             return make(path, partitions=partitions, runner=run)
     with progress(what, count) as advance:
-        return make(path, partitions=partitions, progress=to_progress_callback(advance))
+        show = to_progress_callback(advance)
+        return make(path, partitions=partitions, threads=call.threads, progress=show)
 
 
 def apply_plans(
@@ -96,7 +96,7 @@ def apply_plans(
     mtimes_are_kept: bool = False,
 ) -> None:
     """Print the plans, apply them, or upload a changed copy."""
-    paths, as_json, master = call.paths, call.as_json, call.master
+    paths, as_json = call.paths, call.as_json
     changes = sum(len(plan.changes) for plan in plans)
     if options.is_plan_only:
         if changes and not as_json:
@@ -109,7 +109,7 @@ def apply_plans(
             plans[0],
             problems,
             as_json=as_json,
-            master=master,
+            master=call.master,
             mtimes_are_kept=mtimes_are_kept,
         )
         return
@@ -118,7 +118,7 @@ def apply_plans(
         names = ", ".join(map(str, paths))
         confirm(f"Change {format_count(changes, 'file')} in {names}?", "nothing was changed")
     for plan in plans if changes else ():
-        _apply_plan(plan, options.undo_dir, as_json=as_json, master=master)
+        _apply_plan(plan, options.undo_dir, call)
 
 
 def _check_apart(plans: Sequence[Plan]) -> None:
@@ -134,13 +134,11 @@ def _check_apart(plans: Sequence[Plan]) -> None:
                 )
 
 
-def _apply_plan(plan: Plan, undo_dir: Path | None, *, as_json: bool, master: str | None) -> None:
+def _apply_plan(plan: Plan, undo_dir: Path | None, call: StoreCall) -> None:
     """Apply a plan and print a summary."""
-    area = area_of(plan, undo_dir)
-    journal = _run(
-        "changing", plan, area, master, partial(apply, plan, undo_dir, threads=os.cpu_count() or 1)
-    )
-    _print_done("applied", journal, as_json=as_json)
+    work = partial(apply, plan, undo_dir, threads=call.threads)
+    journal = _run("changing", plan, area_of(plan, undo_dir), call.master, work)
+    _print_done("applied", journal, as_json=call.as_json)
 
 
 def resume_plan(
@@ -149,12 +147,13 @@ def resume_plan(
     as_json: bool,
     root: Path | None = None,
     trust_area: bool = False,
+    threads: int | None = None,
     master: str | None = None,
     verbose: bool = False,
 ) -> None:
     """Resume an interrupted apply or undo, and print a summary.
 
-    `master` is the Spark master whose executors resume applying; threads always resume undoing.
+    `master` is the Spark master whose executors resume applying; `threads` always resume undoing.
     """
     journal = open_journal(area, root)
     if journal.is_finished:
@@ -165,7 +164,7 @@ def resume_plan(
         journal.plan,
         area,
         master if journal.phase == "applying" else None,
-        partial(resume, journal, trust_area=trust_area, threads=os.cpu_count() or 1),
+        partial(resume, journal, trust_area=trust_area, threads=threads),
     )
     _print_done(done.phase, done, as_json=as_json, verbose=verbose)
 
@@ -177,6 +176,7 @@ def undo_plan(
     as_json: bool,
     root: Path | None = None,
     trust_area: bool = False,
+    threads: int | None = None,
     verbose: bool = False,
 ) -> int:
     """Undo a plan and print a summary; return 1 if files were left as they are."""
@@ -194,7 +194,7 @@ def undo_plan(
             journal,
             trust_area=trust_area,
             leave_changed=leave_changed,
-            threads=os.cpu_count() or 1,
+            threads=threads,
         ),
     )
     _print_done("undone", done, as_json=as_json, verbose=verbose)
@@ -224,8 +224,6 @@ def _run(
     if master is None:
         with progress(what, len(plan.changes)) as advance, report_unfinished(left_behind):
             return work(progress=to_progress_callback(advance))
-    from kafkastore.cli.options.on_spark import executor
-
     with executor(master, what) as runner, report_unfinished(left_behind):
         journal = work(runner=runner)
         for failure in journal.failures:

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkastore.cli.options.on_spark import executor, open_session, spark_option
+from kafkastore.cli.options.on_spark import (
+    check_one_runner,
+    executor,
+    open_session,
+    spark_option,
+    threads_option,
+)
 from kafkastore.cli.options.selection import Selection, paths_argument, select, topic_options
 from kafkastore.cli.options.times import (
     Moment,
@@ -40,6 +46,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "relative-to": ("relative_to", relative_option),
     "tz": ("zone", zone_option),
     "on-corrupt": ("on_corrupt", on_corrupt_option),
+    "threads": ("threads", threads_option),
     "spark": ("master", spark_option),
     "verbose": ("verbose", verbose_option),
 }
@@ -60,8 +67,12 @@ class StoreCall:
     relative_to: str = "now"
     zone: tzinfo | None = None
     on_corrupt: OnCorrupt | None = None
+    threads: int | None = None
     master: str | None = None
     verbose: bool = False
+
+    def __post_init__(self) -> None:
+        check_one_runner(self.threads, self.master)
 
     @property
     def is_narrowed(self) -> bool:

@@ -211,7 +211,7 @@ def interrupted(plan: Plan) -> Journal:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        apply(plan, progress=stop)
+        apply(plan, threads=1, progress=stop)
     (journal,) = find_journals(plan.root)
     assert (journal.phase, len(journal.changed)) == ("applying", 3)
     return journal
@@ -314,7 +314,7 @@ def test_an_area_whose_plan_can_t_be_written_is_not_left_behind(root, plan):
 
     before = sorted(root.parent.iterdir())
     with os_error(errno.ENOSPC):
-        apply(plan, fs=Full())
+        apply(plan, threads=1, fs=Full())
     assert sorted(root.parent.iterdir()) == before
 
 
@@ -469,12 +469,12 @@ def test_copies_of_the_old_files_count_where_links_do_not_reach(root, plan, monk
 
     disk_with(needed - 1)
     with pytest.raises(NoSpaceError) as refusal:
-        apply(plan, fs=NoLinks())
+        apply(plan, threads=1, fs=NoLinks())
     assert (refusal.value.free, refusal.value.needed) == (needed - 1, needed)
     assert not find_journals(root)
     assert contents(root) == before
     disk_with(needed)
-    undo(apply(plan, fs=NoLinks()))
+    undo(apply(plan, threads=1, fs=NoLinks()))
     disk_with(plan.new_bytes)
     undo(apply(plan))
     disk_with(plan.new_bytes - 1)

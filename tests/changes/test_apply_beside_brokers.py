@@ -44,7 +44,7 @@ def test_a_broker_cannot_start_while_a_plan_is_applied(root, plan):
         results.append(can_lock(root / ".lock"))
 
     plan = Plan(plan.root, plan.job, plan.changes[:2])
-    apply(plan, progress=start_broker)
+    apply(plan, threads=1, progress=start_broker)
     assert results == [False, False]
     start_broker()
     assert results[-1]
@@ -60,7 +60,7 @@ def test_a_broker_that_makes_its_lock_meanwhile_stops_the_run(root, plan):
 
     try:
         with change_refused("in-use", root / ".lock"):
-            apply(plan, progress=start_broker)
+            apply(plan, threads=1, progress=start_broker)
     finally:
         started[0].communicate()
     (journal,) = find_journals(root)

@@ -45,13 +45,13 @@ def starts(trial):
     half = trial.applying.calls // 2
     trial.start.write(trial.job.top)
     with suppress(Crash):
-        apply(trial.job.plan, fs=CrashingFileSystem(half))
+        apply(trial.job.plan, threads=1, fs=CrashingFileSystem(half))
     middle = trial.state_now()
     return {
-        "apply": (trial.start, lambda fs: apply(trial.job.plan, fs=fs)),
-        "resume": (middle, lambda fs: resume(trial.area, fs=fs)),
-        "undo the half": (middle, lambda fs: undo(trial.area, fs=fs)),
-        "undo": (trial.done, lambda fs: undo(trial.area, fs=fs)),
+        "apply": (trial.start, lambda fs: apply(trial.job.plan, threads=1, fs=fs)),
+        "resume": (middle, lambda fs: resume(trial.area, threads=1, fs=fs)),
+        "undo the half": (middle, lambda fs: undo(trial.area, threads=1, fs=fs)),
+        "undo": (trial.done, lambda fs: undo(trial.area, threads=1, fs=fs)),
     }
 
 
@@ -188,7 +188,8 @@ def test_a_crash_at_any_call_of_threads(top, wide, threads):
     journal = apply(plan)
     planned = contents(wide)
     undo(journal)
-    for at in range(0, count_calls(lambda fs: undo(apply(plan, fs=fs), fs=fs)), 7):
+    calls = count_calls(lambda fs: undo(apply(plan, threads=1, fs=fs), threads=1, fs=fs))
+    for at in range(0, calls, 7):
         with suppress(Crash):
             fs = CrashingFileSystem(at, torn=True)
             undo(apply(plan, fs=fs, threads=threads), fs=fs, threads=threads)

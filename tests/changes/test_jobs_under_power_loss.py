@@ -79,7 +79,7 @@ def killed_then_powerless(trial, at, run_again):
     disk = RecordedDisk(trial.job.top)
     disk.crash_at = at
     with suppress(Crash):
-        apply(trial.job.plan, fs=disk)
+        apply(trial.job.plan, threads=1, fs=disk)
     disk.crash_at = None
     disk.moments.clear()
     for journal in find_journals(trial.job.root):
@@ -150,13 +150,13 @@ def test_the_trial_finds_flushes_that_are_left_out(top, kind):
     trial = Trial(jobs.make("repair skip", top))
     trial.start.write(top)
     disk = CarelessDisk(top, kind)
-    apply(trial.job.plan, fs=disk)
+    apply(trial.job.plan, threads=1, fs=disk)
     disk.note()
     with pytest.raises((AssertionError, KafkaStoreError)):
         trial.check(states_of(disk, random.Random(SEED)))
     trial.start.write(top)
     disk = CarelessDisk(top, "nothing")
-    apply(trial.job.plan, fs=disk)
+    apply(trial.job.plan, threads=1, fs=disk)
     assert disk.calls == trial.applying.calls
 
 

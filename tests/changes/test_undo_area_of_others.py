@@ -48,9 +48,9 @@ def rewrite(area: Path, alter: Callable[[dict[str, Any]], None]) -> None:
 
 def interrupted(plan: Plan) -> Path:
     """Apply half of a plan."""
-    calls = count_calls(lambda fs: undo(apply(plan, fs=fs)))
+    calls = count_calls(lambda fs: undo(apply(plan, threads=1, fs=fs)))
     with pytest.raises(Crash):
-        apply(plan, fs=CrashingFileSystem(calls // 4))
+        apply(plan, threads=1, fs=CrashingFileSystem(calls // 4))
     (journal,) = find_journals(plan.root)
     assert journal.phase == "applying"
     return journal.area

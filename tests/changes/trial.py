@@ -23,7 +23,7 @@ class Trial:
         self.job = job
         disk = RecordedDisk(job.top)
         self.start = disk.live.copy()
-        self.area = apply(job.plan, fs=disk).area
+        self.area = apply(job.plan, threads=1, fs=disk).area
         disk.note()
         self.applying, self.done = disk, disk.live
         self.planned = contents(job.root)
@@ -39,7 +39,7 @@ class Trial:
         """Record an undoing."""
         self.done.write(self.job.top)
         disk = RecordedDisk(self.job.top)
-        undo(self.area, fs=disk)
+        undo(self.area, threads=1, fs=disk)
         disk.note()
         return disk
 

@@ -83,13 +83,12 @@ class TakenAtTheFourth(FullAtTheFourth):
 def test_a_job_that_stops_says_how_far_it_came_and_how_it_goes_on(
     run: Run, sample_copy: Path, fs: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with monkeypatch.context() as patch:
         patch.setattr(
             "kafkastore.cli.apply_plans.apply",
             lambda *arguments, **options: apply(*arguments, fs=fs, **options),
         )
-        ran = run("migrate", sample_copy, "--in-place", "--yes")
+        ran = run("migrate", sample_copy, "--in-place", "--yes", "--threads", "1")
     (journal,) = find_journals(sample_copy)
     assert len(journal.changed) == 3
     assert_one_sentence(
@@ -228,7 +227,7 @@ def test_commands_that_only_look_say_that_a_change_is_unfinished(
     assert "unfinished" not in run(command, sample_copy).err
     plan = migration.plan(migration.survey(sample_copy))
     with pytest.raises(Crash):
-        apply(plan, fs=CrashingFileSystem(40))
+        apply(plan, threads=1, fs=CrashingFileSystem(40))
     (journal,) = find_journals(sample_copy)
     looked = run(command, sample_copy)
     assert f"kafkastore changes resume {journal.area} finishes it" in looked.err

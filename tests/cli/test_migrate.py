@@ -416,13 +416,12 @@ def test_what_is_cut_short_can_be_finished_or_undone(
     from kafkastore.changes.apply import apply
 
     before = files_of(sample_copy)
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with monkeypatch.context() as patch:
         patch.setattr(
             "kafkastore.cli.apply_plans.apply",
             lambda *arguments, **options: apply(*arguments, fs=Failing(4, failure), **options),
         )
-        ran = run("migrate", sample_copy, "--in-place", "--yes")
+        ran = run("migrate", sample_copy, "--in-place", "--yes", "--threads", "1")
     assert ran.code == code
     assert ran.err.count("\n") == 1
     (area,) = undo_areas(sample_copy)

@@ -253,8 +253,21 @@ def test_wrong_paths_are_told_before_spark_is_started(run: Run, tmp_path: Path) 
     assert_one_sentence(ran, "does not exist")
 
 
-def test_threads_are_not_those_of_spark(run: Run, sample_root: Path) -> None:
-    ran = run("verify", sample_root, "--threads", "2", "--spark", "local[2]")
+@pytest.mark.parametrize(
+    "command",
+    ["verify", "migrate", "reindex", "repair", "convert", "changes resume", "changes undo"],
+)
+def test_threads_are_a_whole_number_from_one(
+    run: Run, sample_root: Path, command: str
+) -> None:
+    assert_one_sentence(run(*command.split(), sample_root, "--threads", "0"), "x>=1")
+
+
+@pytest.mark.parametrize(
+    "command", ["verify", "migrate", "reindex", "repair", "convert", "changes resume"]
+)
+def test_threads_are_not_those_of_spark(run: Run, sample_root: Path, command: str) -> None:
+    ran = run(*command.split(), sample_root, "--threads", "2", "--spark", "local[2]")
     assert_one_sentence(ran, "--threads and --spark contradict each other")
 
 

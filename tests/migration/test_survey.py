@@ -385,12 +385,12 @@ def test_a_log_forged_with_its_size_and_time_kept_is_noticed_by_the_digest(stamp
 def test_a_crash_at_any_call_of_a_migration_is_finished_by_migrating_again(stamped):
     before = contents(stamped)
     made = plan(survey(stamped / "up-0", index_interval_bytes=200))
-    calls = count_calls(lambda fs: apply(made, fs=fs))
+    calls = count_calls(lambda fs: apply(made, threads=1, fs=fs))
     planned = contents(stamped)
     forget(undo(apply(made)))
     for at in range(0, calls, 3):
         with pytest.raises(Crash):
-            apply(made, fs=CrashingFileSystem(at))
+            apply(made, threads=1, fs=CrashingFileSystem(at))
         if not find_journals(stamped / "up-0"):
             apply(made)
         for journal in find_journals(stamped / "up-0"):

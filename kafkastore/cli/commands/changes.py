@@ -23,7 +23,7 @@ from kafkastore.changes.journal import Journal
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
 from kafkastore.cli.apply_plans import open_journal, resume_plan, undo_plan
 from kafkastore.cli.options.confirm import check_can_confirm, confirm
-from kafkastore.cli.options.on_spark import spark_option
+from kafkastore.cli.options.on_spark import check_one_runner, spark_option, threads_option
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import (
@@ -165,6 +165,7 @@ def _describe_recovery(recovered: RecoveryArea) -> dict[str, Any]:
 @_AREAS
 @_ROOT
 @_TRUST
+@threads_option
 @spark_option
 @verbose_option
 @json_option
@@ -172,14 +173,22 @@ def resume_change(
     areas: tuple[Path, ...],
     root: Path | None,
     trust_area: bool,
+    threads: int | None,
     master: str | None,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Resume interrupted changes and undos."""
+    check_one_runner(threads, master)
     for area in areas:
         resume_plan(
-            area, root=root, trust_area=trust_area, master=master, as_json=as_json, verbose=verbose
+            area,
+            root=root,
+            trust_area=trust_area,
+            threads=threads,
+            master=master,
+            as_json=as_json,
+            verbose=verbose,
         )
 
 
@@ -189,6 +198,7 @@ def resume_change(
 @_TRUST
 @click.option("--leave-changed", is_flag=True,
               help="Skip files that were changed since, and restore the others.")
+@threads_option
 @verbose_option
 @json_option
 def undo_change(
@@ -196,6 +206,7 @@ def undo_change(
     root: Path | None,
     trust_area: bool,
     leave_changed: bool,
+    threads: int | None,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -205,7 +216,12 @@ def undo_change(
     """
     codes = [
         undo_plan(
-            area, root=root, trust_area=trust_area, leave_changed=leave_changed, as_json=as_json,
+            area,
+            root=root,
+            trust_area=trust_area,
+            leave_changed=leave_changed,
+            threads=threads,
+            as_json=as_json,
             verbose=verbose,
         )
         for area in areas

@@ -24,7 +24,7 @@ from kafkastore.formats.records.compression import Codec
 from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untimed, plan_convert
 
 
-@store_command("spark", "verbose")
+@store_command("threads", "spark", "verbose")
 @click.option(
     "--codec", type=click.Choice([each.name.lower() for each in Codec]),
     help="How records are compressed. Default: as they were.",

@@ -60,7 +60,7 @@ _LEFT = {
 }
 
 
-@store_command("spark", "verbose")
+@store_command("threads", "spark", "verbose")
 @click.option(
     "--mode", type=click.Choice(MODES), default="auto", show_default=True,
     help="rebuild: from the records' timestamps. kip-33: one entry by modification time. empty: "
@@ -106,9 +106,9 @@ def command(
     for path in call.paths:
         problems.expect(len(_chosen_in(path, chosen.topic_partitions)))
     work = options.directories(call.paths, problems, as_json=call.as_json)
-    how = _MigrationSettings(mode, entry_offset, index_interval_bytes, mtimes, samples, call.master)
+    how = _MigrationSettings(mode, entry_offset, index_interval_bytes, mtimes, samples)
     with call.session():
-        found = [_plan_directory(path, chosen.topic_partitions, how) for path in work]
+        found = [_plan_directory(call, path, how) for path in work]
         if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
             print_unused_mtimes(mtimes_file)
         found = [each._replace(plan=options.rooted(each.plan)) for each in found]
@@ -133,7 +133,6 @@ class _MigrationSettings:
     index_interval_bytes: int
     mtimes: Mapping[str, int] | None
     samples: int
-    master: str | None
 
 
 class _Found(NamedTuple):
@@ -149,17 +148,15 @@ class _Found(NamedTuple):
         return any(each.mtime_is_given for part in self.survey.partitions for each in part.segments)
 
 
-def _plan_directory(
-    path: Path, chosen: Collection[TopicPartition], how: _MigrationSettings
-) -> _Found:
+def _plan_directory(call: StoreCall, path: Path, how: _MigrationSettings) -> _Found:
     """Survey a directory, make the plan, and compute sample answers."""
-    here = _chosen_in(path, chosen)
-    surveyed = _survey(path, here, how)
+    surveyed = _survey(call, path, how)
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
     if not how.samples or not planned.changes:
         return _Found(surveyed, planned, None)
     with progress("asking for sample times", None) as advance:
-        found = answers(surveyed, planned, how.samples, progress=to_progress_callback(advance))
+        show = to_progress_callback(advance)
+        found = answers(surveyed, planned, how.samples, threads=call.threads, progress=show)
     return _Found(surveyed, planned, found)
 
 
@@ -168,7 +165,7 @@ def _chosen_in(path: Path, chosen: Collection[TopicPartition]) -> list[TopicPart
     return [each for each in select([path]).topic_partitions if each in chosen]
 
 
-def _survey(path: Path, here: Collection[TopicPartition], how: _MigrationSettings) -> Survey:
+def _survey(call: StoreCall, path: Path, how: _MigrationSettings) -> Survey:
     """Survey partitions of a directory, in threads or on Spark."""
     make = partial(
         survey,
@@ -176,7 +173,8 @@ def _survey(path: Path, here: Collection[TopicPartition], how: _MigrationSetting
         index_interval_bytes=how.index_interval_bytes,
         read_logs=how.mode in READING_MODES,
     )
-    found: Survey = make_plan(how.master, path, here, make, len(here))
+    here = _chosen_in(path, call.selection.topic_partitions)
+    found: Survey = make_plan(call, path, here, make, len(here))
     return found
 
 

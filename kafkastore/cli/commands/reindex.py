@@ -24,7 +24,7 @@ from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
 
 
-@store_command("spark", "verbose")
+@store_command("threads", "spark", "verbose")
 @kafka_version_option("The Kafka version whose recovery is followed.")
 @index_interval_option("The topics' index.interval.bytes.")
 @click.option("--up-to-damage", is_flag=True,

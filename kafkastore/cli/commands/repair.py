@@ -64,7 +64,7 @@ class _RepairOutcome(NamedTuple):
         return self.problems.exit_code or (FOUND_PROBLEMS if self.left_alone else 0)
 
 
-@store_command("spark", "verbose")
+@store_command("threads", "spark", "verbose")
 @click.option(
     "--on-corrupt", type=click.Choice(get_args(OnCorruptLog)),
     help="truncate: end each corrupt log where a broker would end it. skip: remove only the "

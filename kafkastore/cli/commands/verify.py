@@ -50,7 +50,7 @@ def parse_fraction(context: click.Context, parameter: click.Parameter, text: str
     return share
 
 
-@store_command("spark", "verbose")
+@store_command("threads", "spark", "verbose")
 @click.option(
     "--sample",
     callback=parse_fraction,
@@ -60,26 +60,18 @@ def parse_fraction(context: click.Context, parameter: click.Parameter, text: str
     "of each partition. All other files are checked.",
 )
 @click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Partitions checked at once.  [default: as many as there are processors]",
-)
-@click.option(
     "--fail-on",
     type=click.Choice([severity.value for severity in Severity]),
     default=Severity.WRONG_ANSWERS.value,
     show_default=True,
     help="Exit with 1 if a finding has this severity or a worse one.",
 )
-def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -> int:
+def command(call: StoreCall, sample: float, fail_on: str) -> int:
     """Check the files of log directories against each other; nothing is changed.
 
     Severities: data-loss-risk (a broker would truncate or delete records), wrong-answers (a lookup
     or a read returns wrong results), slow, style.
     """
-    if threads is not None and call.master is not None:
-        raise click.UsageError("--threads and --spark contradict each other")
     selection = call.selection
     print_unfinished_changes(call.paths)
     stop, total = StopFlag(), len(selection.topic_partitions)
@@ -89,7 +81,7 @@ def command(call: StoreCall, sample: float, threads: int | None, fail_on: str) -
     summary = VerifySummary()
     failures: list[str] = []
     groups = ItemGroups(attrgetter("kind"))
-    here = in_threads(1 if total == 1 else thread_count(threads), stop)
+    here = in_threads(1 if total == 1 else thread_count(call.threads), stop)
     with (
         _printed(groups),
         executor(

@@ -40,6 +40,20 @@ def spark_option(function: FunctionT) -> FunctionT:
     )(function)
 
 
+def threads_option(function: FunctionT) -> FunctionT:
+    """Add ``--threads``; None is as many as there are processors."""
+    return click.option(
+        "--threads", type=click.IntRange(min=1), metavar="N",
+        help="Partitions worked on at once.  [default: as many as there are processors]",
+    )(function)
+
+
+def check_one_runner(threads: int | None, master: str | None) -> None:
+    """Refuse ``--threads`` together with ``--spark``."""
+    if threads is not None and master is not None:
+        raise click.UsageError("--threads and --spark contradict each other")
+
+
 @contextmanager
 def executor(
     master: str | None,

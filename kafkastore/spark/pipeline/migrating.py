@@ -118,7 +118,7 @@ def finish_other_plans(
         files, size, area = 0, 0, None
         for journal in find_journals(store.path, undo_dir):
             if journal.phase == "applying" and journal.plan.id not in known:
-                resume(journal, threads=os.cpu_count() or 1)
+                resume(journal)
                 files += len(journal.plan.changes)
                 size += journal.plan.new_bytes
                 area = str(journal.area)
