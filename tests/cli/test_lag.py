@@ -48,6 +48,13 @@ def test_a_group_that_lost_nothing_is_no_problem(run: Run, root: Path) -> None:
     assert (row["first_unread_offset"], row["first_unread_timestamp"]) == (18, T0 + 18 * 60_000)
 
 
+def test_the_end_of_the_lag_may_be_relative_to_the_newest_record(run: Run, root: Path) -> None:
+    options = ("--group", "billing", "--topic", "orders", "--relative-to", "newest", "--json")
+    for now, lag_ms in (("now", 60_000), ("-30s", 30_000)):
+        (row,) = run("lag", root, "--now", now, *options).lines
+        assert row["lag_ms"] == lag_ms
+
+
 def test_json_has_what_the_document_names(run: Run, root: Path) -> None:
     chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## lag\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"`([a-z_]+)`", chapter.partition("JSON")[2]))

@@ -24,7 +24,7 @@ from kafkastore.use_cases.lag import OffsetPlace, PartitionLag
 Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 
 
-@store_command("tz", "on-corrupt", "spark")
+@store_command("relative-to", "tz", "on-corrupt", "spark")
 @position_options
 @click.option(
     "--now", "now", metavar="TIME",
