@@ -58,7 +58,7 @@ class GoldenCase:
     version, name, answers_name : str
         Kafka version, case, and stem of the answers file, as in the manifest.
     root : path
-        The case's directory; other directories of the case lie in it (the harmed ``logs`` beside
+        The case's directory; other directories of the case lie in it (the damaged ``logs`` beside
         ``logs-recovered``). Shared by all tests: never alter it.
     logs : path
         The ``log.dirs`` root that the answers are about.

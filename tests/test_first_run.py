@@ -57,7 +57,7 @@ def assert_refused(ran: subprocess.CompletedProcess[str], what: str) -> None:
     assert ran.stderr.startswith(NEEDS + what)
 
 
-def test_machine_without_python_is_told(find_python):
+def test_machine_without_python_is_reported(find_python):
     assert_refused(find_python(), "there is no python3.")
 
 
@@ -89,13 +89,13 @@ def test_shim_of_a_version_that_is_not_chosen_leads_to_its_python(find_python, p
     assert (ran.stdout, ran.stderr, ran.returncode) == (f"{good}\n", "", 0)
 
 
-def test_python_without_venv_is_told_what_to_install(find_python, programs):
+def test_python_without_venv_names_what_to_install(find_python, programs):
     program(programs / "python3", without("ensurepip"))
     assert_refused(find_python(), "Python 3.")
     assert "has no module ensurepip (Debian, Ubuntu: apt install python3." in find_python().stderr
 
 
-def test_machine_without_a_compiler_is_told(find_python):
+def test_machine_without_a_compiler_is_reported(find_python):
     ran = find_python(sys.executable, CC="/nonexistent/cc")
     assert_refused(ran, "there is no C compiler (/nonexistent/cc does not compile; ")
 
@@ -105,7 +105,7 @@ def test_compiler_that_does_not_work_is_none(find_python, programs):
     assert_refused(find_python(sys.executable, CC=str(broken)), "there is no C compiler (")
 
 
-def test_python_without_headers_is_told_what_to_install(find_python, programs):
+def test_python_without_headers_names_what_to_install(find_python, programs):
     no_header = program(programs / "no-header-cc", 'if grep -q Python.h; then exit 1; fi')
     (programs / "grep").symlink_to(shutil.which("grep"))
     ran = find_python(sys.executable, CC=str(no_header))

@@ -253,7 +253,7 @@ def test_a_directory_that_a_broker_has_open_is_refused(old_logs: Path) -> None:
     assert files_of(old_logs) == before
 
 
-def test_damage_is_told_with_file_and_position_and_ends_the_records(old_logs: Path) -> None:
+def test_damage_is_reported_with_file_and_position_and_ends_the_records(old_logs: Path) -> None:
     path = old_logs / "up-1" / "00000000000000000024.log"
     with path.open("r+b") as file:
         file.seek(945 + 60)

@@ -118,7 +118,7 @@ def entry_beyond_the_end(directory: Path) -> None:
     path.write_bytes(path.read_bytes() + (10).to_bytes(4, "big") + (10**4).to_bytes(4, "big"))
 
 
-@pytest.mark.parametrize(("harm", "text"), [
+@pytest.mark.parametrize(("damage", "text"), [
     (
         special_file,
         ("the broker skips 00000000000000000020.log, which is not a regular file, and starts "
@@ -131,9 +131,9 @@ def entry_beyond_the_end(directory: Path) -> None:
         "as empty, and assigns offsets up to 29 again; repair it with kafkastore reindex"),
     ),
 ])
-def test_a_prediction(tmp_path: Path, harm: Callable[[Path], None], text: str) -> None:
+def test_a_prediction(tmp_path: Path, damage: Callable[[Path], None], text: str) -> None:
     root = Log(tuple(THREE), is_clean=True).write(tmp_path / "logs")
-    harm(root / "t-0")
+    damage(root / "t-0")
     (found,) = kafkastore.predict_start(root, "2.4")
     assert found.why == text
 

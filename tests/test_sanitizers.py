@@ -16,7 +16,7 @@ TESTS = (
     "compression",
     "crc",
     "decompression",
-    "harmed_bytes",
+    "damaged_bytes",
     "index_builder",
     "message_set",
     "offset_index",
@@ -65,7 +65,7 @@ def test_every_compiled_module_that_is_imported_is_the_sanitized_one(sanitized):
 
 
 @pytest.mark.parametrize("size", [100, 8, 1])
-def test_a_byte_read_behind_the_last_is_reported(sanitized, size):
+def test_a_byte_read_after_the_last_is_reported(sanitized, size):
     said = reported(sanitized, f"from fuzz.reading import exactly; "
                                f"self_check.read_past_end(exactly(bytes({size})))")  # fmt: skip
     assert "heap-buffer-overflow" in said

@@ -74,7 +74,7 @@ def _new_store(root: Path) -> Path:
     return root / "t-0"
 
 
-def _harm(path: Path, batch: int) -> None:
+def _damage(path: Path, batch: int) -> None:
     size = len(_batches(2, 1)[0].data)
     data = bytearray(path.read_bytes())
     data[batch * size + 70] ^= 0x55
@@ -109,7 +109,7 @@ def _repair(on_corrupt: OnCorruptLog, *places: tuple[int, int]) -> Callable[[Pat
     def make(root: Path) -> Plan:
         partition = _new_store(root)
         for base_offset, batch in places:
-            _harm(partition / f"{base_offset:020}.log", batch)
+            _damage(partition / f"{base_offset:020}.log", batch)
         _age(root)
         return plan_repair(
             root, "2.4", on_corrupt=on_corrupt, index_interval_bytes=INDEX_INTERVAL_BYTES

@@ -142,13 +142,13 @@ def test_resume_and_undo_take_the_area_s_path(root, plan, planned):
     assert contents(root) == before
 
 
-@pytest.mark.parametrize("harm", ["bytes", "time", "absence", "log", "log time"])
+@pytest.mark.parametrize("damage", ["bytes", "time", "absence", "log", "log time"])
 def test_apply_refuses_when_a_file_changed_since_the_plan_and_touches_nothing(
-    root, plan, harm, tmp_path
+    root, plan, damage, tmp_path
 ):
     index = root / "orders-1" / "00000000000000000000.index"
     log = root / "orders-1" / "00000000000000000000.log"
-    match harm:
+    match damage:
         case "bytes":
             write(
                 index, b"new bytes of the same size and time, forged."[:45].ljust(45), MTIME_NS + 11
@@ -262,7 +262,7 @@ def test_undo_refuses_files_that_changed_since_and_says_which(root, plan):
     assert contents(root) == before
 
 
-def test_undo_leaves_changed_files_when_told_to_and_names_them(root, plan):
+def test_undo_leaves_changed_files_when_asked_to_and_names_them(root, plan):
     before = contents(root)
     journal = apply(plan)
     left = "orders-1/00000000000000000042.timeindex"
@@ -346,7 +346,7 @@ def test_undo_refuses_when_a_kept_file_is_damaged(root, plan, planned):
     assert contents(root) == planned
 
 
-def test_a_line_cut_short_in_the_journal_does_no_harm(root, plan, planned):
+def test_a_line_cut_short_in_the_journal_does_no_damage(root, plan, planned):
     before = contents(root)
     journal = apply(plan)
     path = journal.area / "journal.jsonl"
@@ -362,7 +362,7 @@ def test_a_line_cut_short_in_the_journal_does_no_harm(root, plan, planned):
     assert contents(root) == before
 
 
-def test_the_undo_area_goes_where_it_is_told(root, plan, tmp_path):
+def test_the_undo_area_is_made_where_asked(root, plan, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     before = contents(root)

@@ -30,7 +30,7 @@ def test_a_prefix_of_a_file_that_shrank_is_shorter(tmp_path):
 
 
 @pytest.mark.parametrize("interval", [0, 200, 4096])
-def test_an_index_is_rebuilt_from_the_log_beside_it(golden, tmp_path, interval):
+def test_an_index_is_rebuilt_from_the_log_next_to_it(golden, tmp_path, interval):
     logs = golden("0.10.0.1", "upgrade", "answers").logs
     source = sorted(logs.glob("up-0/*.log"))[1]
     log = tmp_path / source.name

@@ -113,7 +113,7 @@ def test_preallocated_zeros_stay_holes(root, destination):
 
 
 @pytest.mark.parametrize("fs", [NoReflinks(), OnlyWrites()], ids=["in the kernel", "by writes"])
-def test_data_behind_and_between_holes_is_copied(root, destination, fs):
+def test_data_after_and_between_holes_is_copied(root, destination, fs):
     path = root / "orders-0" / "00000000000000000042.timeindex"
     with open(path, "wb") as file:
         for position in (1 << 20, 3 << 20, 5_000_001):
@@ -306,7 +306,7 @@ def test_a_partition_that_may_not_be_read_is_left_out_and_the_others_copied(root
         locked.chmod(0o700)
 
 
-def test_nothing_is_copied_if_no_partition_or_not_a_file_beside_them_can_be_read(
+def test_nothing_is_copied_if_no_partition_or_not_a_file_next_to_them_can_be_read(
     root, destination
 ):
     (root / "recovery-point-offset-checkpoint").unlink(missing_ok=True)

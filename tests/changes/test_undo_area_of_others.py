@@ -126,7 +126,7 @@ def test_a_plan_gives_no_file_more_than_permission_bits(
 
 
 @pytest.mark.parametrize("given", [{"mode": 0o777}, {"user": 4711}, {"group": 4711}])
-def test_a_file_gets_owners_and_mode_of_a_file_beside_it_and_no_others(
+def test_a_file_gets_owners_and_mode_of_a_file_next_to_it_and_no_others(
     root: Path, plan: Plan, given: dict[str, int]
 ) -> None:
     area = interrupted(plan)

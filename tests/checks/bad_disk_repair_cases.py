@@ -43,7 +43,7 @@ def logs(tmp_path):
 def test_what_can_be_read_on_both_sides_is_kept(logs, disk, base_offset, sectors):
     path = logs / "t-0" / f"{base_offset:020}.log"
     start, end = (min(each * SECTOR, 60 * SIZE) for each in sectors)
-    disk.harm(path, start, end)
+    disk.damage(path, start, end)
     gone = {base_offset + at for at in range(start // SIZE, -(-end // SIZE))}
     plan = plan_repair(logs, on_corrupt="skip")
     assert not plan.not_repaired
@@ -60,7 +60,7 @@ def test_what_can_be_read_on_both_sides_is_kept(logs, disk, base_offset, sectors
 
 @pytest.mark.parametrize("version", ["2.4", "4.1"])
 def test_a_broker_fails_on_it_and_keeping_is_offered(logs, disk, version):
-    disk.harm(logs / "t-0" / f"{60:020}.log", SECTOR, 2 * SECTOR)
+    disk.damage(logs / "t-0" / f"{60:020}.log", SECTOR, 2 * SECTOR)
     plan = plan_repair(logs, version)
     assert not [change for change in plan.changes if change.path.endswith(".log")]
     errors = [each.error for each in plan.not_repaired]

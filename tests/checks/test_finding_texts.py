@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks.harms import HARMS
+from checks.damages import DAMAGES
 from models.checked_segments import findings_of
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
@@ -30,10 +30,10 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_finding_says_what_was_found(name: str, golden, writable_copy) -> None:
-    (harm,) = (each for each in HARMS if each.name == name)
-    root: Path = writable_copy(golden(*harm.case, "answers").logs)
-    harm.do(root)
-    texts = [each.what for each in verify(root) if each.kind is harm.kind]
+    (damage,) = (each for each in DAMAGES if each.name == name)
+    root: Path = writable_copy(golden(*damage.case, "answers").logs)
+    damage.do(root)
+    texts = [each.what for each in verify(root) if each.kind is damage.kind]
     assert TEXTS[name] in texts
 
 
@@ -43,10 +43,10 @@ def test_a_finding_says_what_was_found(name: str, golden, writable_copy) -> None
     ("time index padded", "kafkastore reindex"),
 ])
 def test_a_remedy_is_a_command_to_run(name: str, command: str, golden, writable_copy) -> None:
-    (harm,) = (each for each in HARMS if each.name == name)
-    root: Path = writable_copy(golden(*harm.case, "answers").logs)
-    harm.do(root)
-    found = [each for each in verify(root) if each.kind is harm.kind]
+    (damage,) = (each for each in DAMAGES if each.name == name)
+    root: Path = writable_copy(golden(*damage.case, "answers").logs)
+    damage.do(root)
+    found = [each for each in verify(root) if each.kind is damage.kind]
     assert {each.remedy for each in found} == {f"{command} {each.path.parent}" for each in found}
 
 

@@ -54,10 +54,10 @@ COVERED = {
         (PAYLOADS, "test_batches_that_end_within_the_bytes_asked_for_are_shown")
     ],
     "DumpLogSegmentsTest.testOffsetsMessageParser": [
-        (PAYLOADS, "test_commits_and_groups_are_told_by_their_fields")
+        (PAYLOADS, "test_commits_and_groups_are_reported_by_their_fields")
     ],
     "DumpLogSegmentsTest.testTransactionLogMessageParser": [
-        (PAYLOADS, "test_transactional_ids_are_told_by_their_fields")
+        (PAYLOADS, "test_transactional_ids_are_reported_by_their_fields")
     ],
     "DumpLogSegmentsTest.testDumpMetadataSnapshot": [
         (DUMP, "test_a_kraft_snapshot_is_decoded_as_the_batches_it_is")
@@ -108,8 +108,8 @@ UNTESTED_BY_KAFKA = {
     ],
     "17 bytes at the end, lengths below 14, magic 3": [
         (LOG_FILE, "test_a_torn_tail_and_preallocated_space_are_the_end"),
-        (LOG_FILE, "test_broken_bytes_are_told_with_their_place"),
-        (HERE, "test_bytes_behind_the_batches_are_weighed"),
+        (LOG_FILE, "test_broken_bytes_are_reported_with_their_place"),
+        (HERE, "test_bytes_after_the_batches_are_weighed"),
     ],
     "emptied batches, markers and aborted records where a time is looked for": [
         (LOG_FILE, "test_an_emptied_batch_is_stepped_over"),
@@ -255,7 +255,7 @@ def _time_index(data, slot, change):
     return b"".join(struct.pack(">qi", *each) for each in entries)
 
 
-#: Harm -> the index, and the change to its third entry.
+#: Damage -> the index, and the change to its third entry.
 MISMATCHES = {
     "a position within a batch": (
         "offset_index", lambda offset, position: (offset, position + 1)),
@@ -281,8 +281,8 @@ def test_an_entry_that_does_not_match_the_log_is_named(findings, writer, index, 
     log = two_segments(writer)
     first, last = log.segments
     alter, size = (_offset_index, 8) if index == "offset_index" else (_time_index, 12)
-    harmed = replace(first, **{index: alter(getattr(first, index), 2, change)})
-    found = findings(replace(log, segments=(harmed, last)), at_least=Severity.WRONG_ANSWERS)
+    damaged = replace(first, **{index: alter(getattr(first, index), 2, change)})
+    found = findings(replace(log, segments=(damaged, last)), at_least=Severity.WRONG_ANSWERS)
     suffix = ".index" if index == "offset_index" else ".timeindex"
     assert {each.path.name for each in found} == {f"{0:020}{suffix}"}
     # Out of order is said of the later of two.
@@ -392,7 +392,7 @@ TAILS = {
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_bytes_behind_the_batches_are_weighed(findings, tail):
+def test_bytes_after_the_batches_are_weighed(findings, tail):
     """Above the recovery point a broker cuts the log there, and deletes what follows."""
     first = Segment(0, VALID, modified_ms=FIRST + 10**6, tail=tail).indexed(interval=INTERVAL)
     last = Segment(40, batches(40, 2), modified_ms=FIRST + 10**6).indexed(interval=INTERVAL)

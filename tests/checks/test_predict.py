@@ -88,7 +88,7 @@ def test_the_broker_loaded_and_left_what_was_predicted(golden_case):
 
 
 @pytest.mark.golden_cases(names=STARTED[:-1], versions=FROM_0_11, answers="answers-recovered")
-def test_the_broker_s_log_lines_tell_what_was_predicted(golden_case):
+def test_the_broker_s_log_lines_report_what_was_predicted(golden_case):
     found = of_partitions(predictions(golden_case))
     told = 0
     for line in golden_case.answers["broker_log"]:
@@ -172,7 +172,7 @@ def test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones(written):
 
 
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
-def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the_end(
+def test_offsets_are_given_again_next_to_a_marker_where_an_index_leads_beyond_the_end(
     written, broker
 ):
     root = written()
@@ -189,23 +189,23 @@ def test_offsets_are_given_again_beside_a_marker_where_an_index_leads_behind_the
     assert found.recovered.log_end_offset == 20
 
 
-@pytest.mark.parametrize("harm", ["torn", "bad length", "torn before others"])
-def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, harm):
+@pytest.mark.parametrize("damage", ["torn", "bad length", "torn before others"])
+def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, damage):
     root = written()
-    base = 10 if harm == "torn before others" else 20
+    base = 10 if damage == "torn before others" else 20
     path = root / "t-0" / f"{base:020}.log"
     data = bytearray(path.read_bytes())
-    if harm == "bad length":
+    if damage == "bad length":
         data[9 * SIZE + 8 : 9 * SIZE + 12] = struct.pack(">i", 5000)
         path.write_bytes(data)
     else:
         path.write_bytes(data[:-7])
     (found,) = predict_start(root, "2.4", index_interval_bytes=200)
     assert found.recovered.cut == {path.name: 9 * SIZE}
-    if harm == "torn":
+    if damage == "torn":
         assert (found.outcome, found.lost_bytes) == (Outcome.IS_CHANGED, 0)
     else:
-        lost = SIZE if harm == "bad length" else SIZE - 7 + 10 * SIZE
+        lost = SIZE if damage == "bad length" else SIZE - 7 + 10 * SIZE
         assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, lost)
     worst = {each.severity for each in verify(root)} & {Severity.DATA_LOSS_RISK}
     assert bool(worst) == (found.outcome is Outcome.LOSES_RECORDS)
@@ -222,7 +222,7 @@ def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, harm):
         (bytes(500), Outcome.STOPS_THE_START),
     ],
 )
-def test_bytes_after_the_last_batch_matter_beside_a_marker_alone(written, broker, tail, outcome):
+def test_bytes_after_the_last_batch_matter_next_to_a_marker_alone(written, broker, tail, outcome):
     """Brokers append after them; at a length that no batch has, they do not start."""
     root = written()
     path = root / "t-0" / f"{20:020}.log"
@@ -243,7 +243,7 @@ def test_bytes_after_the_last_batch_matter_beside_a_marker_alone(written, broker
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
 # Where the size is read stands a half of the offset: the lower one, or the upper one.
 @pytest.mark.parametrize("before", [4, 8])
-def test_an_index_that_leads_into_a_batch_stops_the_start_beside_a_marker(written, broker, before):
+def test_an_index_that_leads_into_a_batch_stops_the_start_next_to_a_marker(written, broker, before):
     root = written()
     index = root / "t-0" / f"{20:020}.index"
     true = index.read_bytes()
@@ -266,7 +266,7 @@ def test_an_index_that_leads_into_a_batch_stops_the_start_beside_a_marker(writte
         assert found.outcome is not Outcome.STOPS_THE_START
 
 
-def test_below_the_recovery_point_and_beside_a_marker_nothing_is_looked_at(written):
+def test_below_the_recovery_point_and_next_to_a_marker_nothing_is_looked_at(written):
     root = written(recovery_point=30)
     flip(root, 10, 3 * SIZE + 70)
     (found,) = predict_start(root, "2.4", index_interval_bytes=200)
@@ -298,7 +298,7 @@ def test_directories_of_other_names_stop_a_start_or_not_by_version(written, name
     assert first.why
 
 
-def test_a_file_is_no_directory_and_a_link_to_nowhere_is_told_as_not_read(written):
+def test_a_file_is_no_directory_and_a_link_to_nowhere_is_reported_as_not_read(written):
     root = written(is_clean=True)
     (root / "notes.txt").touch()
     (root / "gone-0").symlink_to(root / "nowhere")

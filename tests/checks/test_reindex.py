@@ -123,7 +123,7 @@ def test_replaced_files_keep_their_times_and_new_ones_get_their_logs(tmp_path):
     assert made.stat().st_mtime_ns == made.with_suffix(".log").stat().st_mtime_ns
 
 
-def harmed(segment, byte):
+def damaged(segment, byte):
     """The same log with one bit of its sixth batch wrong."""
     data = bytearray(segment.log)
     data[5 * SIZE + byte] ^= 1
@@ -132,7 +132,7 @@ def harmed(segment, byte):
 
 def test_a_log_that_is_broken_in_the_middle_is_left_alone_unless_asked_for(tmp_path):
     whole = thirty()
-    root = written(tmp_path, whole[0], harmed(whole[1], 60), whole[2])
+    root = written(tmp_path, whole[0], damaged(whole[1], 60), whole[2])
     plan, (told,) = reindexed(root, index_interval_bytes=200)
     assert not plan.changes
     assert told.path == f"t-0/{10:020}.log"
@@ -194,7 +194,7 @@ def test_a_length_that_leads_beyond_the_end_is_no_torn_batch(tmp_path):
     assert (left.valid_bytes, left.is_indexed) == (5 * SIZE, False)
 
 
-def test_behind_a_log_left_alone_transactions_are_not_known(golden, writable_copy):
+def test_after_a_log_left_alone_transactions_are_not_known(golden, writable_copy):
     root = writable_copy(golden("2.4.0", "transactions", "answers").logs)
     log = kafkastore.open(root)["txn", 0]
     first = log.segments[0].log_path
@@ -300,7 +300,7 @@ def test_versions_without_time_indexes_make_none_and_leave_those_that_are_there(
     ]
 
 
-def test_zeros_behind_the_entries_of_an_index_are_trimmed(tmp_path):
+def test_zeros_after_the_entries_of_an_index_are_trimmed(tmp_path):
     root = written(tmp_path, *thirty())
     paths = [*(root / "t-0").glob("*index")]
     before = {path: path.read_bytes() for path in paths}

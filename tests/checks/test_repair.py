@@ -31,7 +31,7 @@ def the_log(root):
     return log
 
 
-def harm(root, base_offset, position, size=1):
+def flip_bytes(root, base_offset, position, size=1):
     path = the_log(root).path / f"{base_offset:020}.log"
     data = bytearray(path.read_bytes())
     for at in range(position, position + size):
@@ -79,8 +79,8 @@ def test_what_brokers_wrote_is_left_alone(golden_case):
 @pytest.mark.parametrize("byte", [70, 9, 16])
 def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
     before = all_files(root)
-    harm(root, 10, 3 * SIZE + byte)
-    harmed = all_files(root)
+    flip_bytes(root, 10, 3 * SIZE + byte)
+    damaged = all_files(root)
     damages, journal = repaired(root, on_corrupt="skip")
     (damage,) = damages
     assert (damage.position, damage.size) == (3 * SIZE, SIZE)
@@ -89,21 +89,21 @@ def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
     assert [each.base_offset for each in the_log(root).segments] == [0, 10, 14, 20]
     assert not findings(root)
     kafkastore.undo(journal)
-    assert all_files(root) == harmed != before
+    assert all_files(root) == damaged != before
 
 
 @pytest.mark.parametrize("options", [{"on_corrupt": "skip"}, {"version": "2.4"}])
 @pytest.mark.parametrize("byte", [9, 24])  # of its length, of its last offset delta
 def test_how_many_offsets_are_missing_after_a_broken_last_batch_is_unknown(root, options, byte):
     (root / ".kafka_cleanshutdown").unlink()
-    harm(root, 20, 9 * SIZE + byte)
+    flip_bytes(root, 20, 9 * SIZE + byte)
     (damage,) = plan_repair(root, **options).removed
     assert (damage.position, damage.first_offset, damage.end_offset) == (9 * SIZE, 29, None)
 
 
 def test_a_broker_removes_all_segments_after_a_broken_batch(root):
     (root / ".kafka_cleanshutdown").unlink()
-    harm(root, 0, 70)
+    flip_bytes(root, 0, 70)
     removed = plan_repair(root, "2.4", on_corrupt="truncate").removed
     assert [(each.first_offset, each.end_offset) for each in removed] == [
         (0, 10), (10, 20), (20, 30)
@@ -111,7 +111,7 @@ def test_a_broker_removes_all_segments_after_a_broken_batch(root):
 
 
 def test_keep_names_a_segment_by_what_can_be_read_first(root):
-    harm(root, 10, 70)
+    flip_bytes(root, 10, 70)
     repaired(root, on_corrupt="skip")
     assert [each.base_offset for each in the_log(root).segments] == [0, 11, 20]
     assert offsets(root) == [*range(10), *range(11, 30)]
@@ -120,13 +120,13 @@ def test_keep_names_a_segment_by_what_can_be_read_first(root):
 
 def test_keep_drops_a_segment_of_which_nothing_can_be_read(root):
     for number in range(10):
-        harm(root, 10, number * SIZE + 16)
+        flip_bytes(root, 10, number * SIZE + 16)
     damages, _ = repaired(root, on_corrupt="skip")
     assert offsets(root) == [*range(10), *range(20, 30)]
     assert damages[0].size == 10 * SIZE
 
 
-def test_keep_finds_batches_behind_bytes_of_any_kind(root):
+def test_keep_finds_batches_after_bytes_of_any_kind(root):
     path = the_log(root).path / f"{10:020}.log"
     data = path.read_bytes()
     path.write_bytes(data[: 2 * SIZE] + b"\xff" * 777 + data[5 * SIZE :])
@@ -136,7 +136,7 @@ def test_keep_finds_batches_behind_bytes_of_any_kind(root):
 
 
 def test_like_a_version_ends_the_log_where_that_broker_would(root):
-    harm(root, 10, 3 * SIZE + 70)
+    flip_bytes(root, 10, 3 * SIZE + 70)
     before = all_files(root)
     predicted = kafkastore.recover_log(the_log(root), "2.4", is_clean=False, recovery_point=0)
     damages, journal = repaired(root, "2.4")
@@ -149,7 +149,7 @@ def test_like_a_version_ends_the_log_where_that_broker_would(root):
 
 
 def test_what_leaves_a_log_lies_in_the_undo_area(root):
-    harm(root, 10, 3 * SIZE + 70)
+    flip_bytes(root, 10, 3 * SIZE + 70)
     path = the_log(root).path / f"{10:020}.log"
     data = path.read_bytes()
     _, journal = repaired(root, on_corrupt="skip")
@@ -158,7 +158,7 @@ def test_what_leaves_a_log_lies_in_the_undo_area(root):
     assert kept.read_bytes() == data
 
 
-def test_indexes_that_are_not_true_are_made_anew_and_others_stay(root):
+def test_indexes_that_are_not_true_are_made_again_and_others_stay(root):
     log = the_log(root)
     _, second, third = log.segments
     second.time_index_path.write_bytes(second.time_index_path.read_bytes() + bytes(120))
@@ -181,7 +181,7 @@ def test_transactions_that_were_aborted_stay_so_in_the_pieces(tmp_path):
     log = in_a_row([*sent, abort, *(Batch((Row(0, 6),)) for _ in range(3))])
     root = Log((Segment(0, tuple(log)).indexed(),), is_clean=True).write(tmp_path / "logs")
     sizes = [len(batch.data) for batch in log]
-    harm(root, 0, sum(sizes[:2]) + 30)
+    flip_bytes(root, 0, sum(sizes[:2]) + 30)
     repaired(root, on_corrupt="skip")
     assert [each.base_offset for each in the_log(root).segments] == [0, 3]
     committed = [r.offset for r in the_log(root).records(isolation="read_committed")]
@@ -191,21 +191,21 @@ def test_transactions_that_were_aborted_stay_so_in_the_pieces(tmp_path):
 
 
 def test_a_plan_survives_being_written_down(root):
-    harm(root, 10, 3 * SIZE + 70)
+    flip_bytes(root, 10, 3 * SIZE + 70)
     plan = plan_repair(root, on_corrupt="skip")
     assert kafkastore.Plan.from_json(plan.to_json()) == plan
 
 
-def test_a_partition_directory_by_itself_is_mended_too(root):
-    harm(root, 10, 3 * SIZE + 70)
+def test_a_partition_directory_by_itself_is_repaired_too(root):
+    flip_bytes(root, 10, 3 * SIZE + 70)
     path = the_log(root).path
     (path / ".lock").touch()
     kafkastore.apply(plan_repair(path, on_corrupt="skip"))
     assert offsets(path) == [*range(13), *range(14, 30)]
 
 
-def test_only_named_partitions_are_mended_however_they_are_named(root):
-    harm(root, 10, 3 * SIZE + 70)
+def test_only_named_partitions_are_repaired_however_they_are_named(root):
+    flip_bytes(root, 10, 3 * SIZE + 70)
     name = the_log(root).path.name
     whole = plan_repair(root, on_corrupt="skip")
     for named in ([name], [the_log(root).topic_partition], {tuple(the_log(root).topic_partition)}):
@@ -232,7 +232,7 @@ def test_brokers_load_what_was_kept_and_serve_it(golden, load_into_broker, writa
     segment = the_log(logs).segments[1]
     with segment.open_log() as log:
         first, broken, *_ = log.batches()
-    harm(logs, segment.base_offset, broken.position + 70)
+    flip_bytes(logs, segment.base_offset, broken.position + 70)
     repaired(logs, on_corrupt="skip", index_interval_bytes=200)
     lost = set(range(broken.base_offset, broken.last_offset + 1))
     left = offsets(logs)

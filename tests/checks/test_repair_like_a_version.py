@@ -114,7 +114,7 @@ def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
     assert cut.after.size == 29 * SIZE
 
 
-def test_what_a_broker_fails_on_is_told_and_no_log_is_changed(directory):
+def test_what_a_broker_fails_on_is_reported_and_no_log_is_changed(directory):
     os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
     (directory / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
     plan = plan_repair(directory.parent, "2.4")
@@ -149,7 +149,7 @@ def test_an_index_that_is_missing_of_a_segment_that_goes_is_not_made(directory):
 
 
 @pytest.mark.parametrize("version", ["2.4", "4.1"])
-def test_a_swap_behind_a_cut_goes_too_and_is_told(directory, version):
+def test_a_swap_after_a_cut_goes_too_and_is_reported(directory, version):
     path = directory / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     data[4 * SIZE + 70] ^= 1

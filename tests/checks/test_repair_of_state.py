@@ -46,20 +46,20 @@ def repaired(root, on_corrupt="skip", **options):
 
 @pytest.mark.parametrize("on_corrupt", ["skip", "truncate"])
 @pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
-def test_a_transaction_index_that_is_not_true_is_made_anew(golden_case, writable_copy, on_corrupt):
+def test_a_transaction_index_that_is_not_true_is_made_again(golden_case, writable_copy, on_corrupt):
     root = writable_copy(golden_case.logs)
-    harmed = [path for path in root.rglob("*.txnindex") if path.stat().st_size]
-    before = {path: path.read_bytes() for path in harmed}
-    for path in harmed:
+    damaged = [path for path in root.rglob("*.txnindex") if path.stat().st_size]
+    before = {path: path.read_bytes() for path in damaged}
+    for path in damaged:
         flip(path, 20)
     assert not repaired(root, on_corrupt)
-    assert before == {path: path.read_bytes() for path in harmed}
+    assert before == {path: path.read_bytes() for path in damaged}
     assert not findings(root)
 
 
-@pytest.mark.parametrize("harm", ["flipped", "emptied"])
+@pytest.mark.parametrize("damage", ["flipped", "emptied"])
 @pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
-def test_a_producer_snapshot_that_can_t_be_read_is_made_anew(golden_case, writable_copy, harm):
+def test_a_producer_snapshot_that_can_t_be_read_is_made_again(golden_case, writable_copy, damage):
     root = writable_copy(golden_case.logs)
     snapshots = {}
     for path in root.glob("t*/*.snapshot"):
@@ -68,7 +68,7 @@ def test_a_producer_snapshot_that_can_t_be_read_is_made_anew(golden_case, writab
             snapshots[path] = entries[TOLD].tolist()
     assert snapshots
     for path in snapshots:
-        if harm == "flipped":
+        if damage == "flipped":
             flip(path, 30)
         else:
             path.write_bytes(b"")
@@ -101,7 +101,7 @@ def test_leader_epochs_are_found_again_in_the_batches(golden_case, writable_copy
     assert not findings(root)
 
 
-def test_snapshots_and_epochs_behind_a_log_that_is_cut_go_with_it(root):
+def test_snapshots_and_epochs_after_a_log_that_is_cut_go_with_it(root):
     directory = root / "t-0"
     (directory / f"{30:020}.snapshot").write_bytes(producer_snapshot.pack([]))
     (directory / f"{20:020}.snapshot").write_bytes(producer_snapshot.pack([]))
@@ -151,7 +151,7 @@ def test_only_a_missing_index_is_rebuilt(root):
         *product([".txnindex", ".snapshot"], ["fifo", "directory"]),
     ],
 )
-def test_what_is_no_file_is_left_alone_and_the_rest_is_mended(root, suffix, kind):
+def test_what_is_no_file_is_left_alone_and_the_rest_is_repaired(root, suffix, kind):
     odd, zeros = root / "t-0" / f"{10:020}{suffix}", root / "t-0" / f"{0:020}.timeindex"
     odd.unlink(missing_ok=True)
     match kind:
@@ -211,7 +211,7 @@ def test_a_swap_that_alone_has_the_records_keeps_what_can_be_read(root):
     assert not findings(root)
 
 
-def test_a_transaction_that_lost_its_beginning_begins_later_in_the_index_behind(tmp_path):
+def test_a_transaction_that_lost_its_beginning_begins_later_in_the_index_after(tmp_path):
     begun, more = (
         Batch((Row(0, 100, b"k", b"v"),), producer_id=7, producer_epoch=0, base_sequence=sequence,
               is_transactional=True)

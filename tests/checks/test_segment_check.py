@@ -34,7 +34,7 @@ def change(path, position, data):
     path.write_bytes(content)
 
 
-def test_a_whole_segment_gives_no_finding_and_tells_what_it_has(tmp_path):
+def test_a_whole_segment_gives_no_finding_and_reports_what_it_has(tmp_path):
     logs, _ = written(tmp_path / "logs", in_a_row(
         [batch(5), batch(9), batch(9), batch(2, leader_epoch=3), batch(1, leader_epoch=7)]))
     ((check, findings),) = checks_of(logs)
@@ -56,7 +56,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("byte", BROKEN)
-def test_behind_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_drop(tmp_path, byte):
+def test_after_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_drop(tmp_path, byte):
     logs, log = written(tmp_path / "logs")
     at = 20 * SIZE + byte
     change(log, at, bytes([log.read_bytes()[at] ^ 0x55]))
@@ -67,7 +67,7 @@ def test_behind_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_dr
     assert (damage.batches_after, damage.valid_bytes_after) == (39, 39 * SIZE)
 
 
-def test_the_indexes_behind_a_broken_batch_are_checked(tmp_path):
+def test_the_indexes_after_a_broken_batch_are_checked(tmp_path):
     logs, log = written(tmp_path / "logs")
     change(log, 20 * SIZE + 100, b"\xff")
     for suffix in (".index", ".timeindex"):
@@ -84,7 +84,7 @@ def test_entries_that_lead_to_broken_bytes_are_not_judged(tmp_path):
     assert {found.path for found in findings_of(logs)} == {log}
 
 
-def test_each_damaged_place_tells_how_much_is_good_behind_it(tmp_path):
+def test_each_damaged_place_reports_how_much_is_good_after_it(tmp_path):
     logs, log = written(tmp_path / "logs")
     for number in (10, 30, 59):
         change(log, number * SIZE + 100, b"\xff")
@@ -95,7 +95,7 @@ def test_each_damaged_place_tells_how_much_is_good_behind_it(tmp_path):
     ]
 
 
-def test_of_many_damaged_places_the_first_sixteen_are_told(tmp_path):
+def test_of_many_damaged_places_the_first_sixteen_are_reported(tmp_path):
     logs, log = written(tmp_path / "logs")
     for number in range(0, 60, 2):
         change(log, number * SIZE + 100, b"\xff")
@@ -106,7 +106,7 @@ def test_of_many_damaged_places_the_first_sixteen_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("start", "end"), [(0, 4096), (4096, 8192), (8192, 20480), (58 * SIZE, 60 * SIZE)]
 )
-def test_behind_sectors_that_can_not_be_read_the_check_goes_on(
+def test_after_sectors_that_can_not_be_read_the_check_goes_on(
     tmp_path, monkeypatch, start, end
 ):
     logs, log = written(tmp_path / "logs")
@@ -128,12 +128,12 @@ def test_a_torn_batch_is_usual_only_for_a_broker_that_was_killed(tmp_path):
         assert (found.kind, found.position) == (kind, 60 * SIZE)
 
 
-def test_zeros_behind_the_log_are_no_harm_where_a_start_cuts_them_off(tmp_path):
+def test_zeros_after_the_log_are_no_damage_where_a_start_cuts_them_off(tmp_path):
     logs, _ = written(tmp_path / "logs", is_clean=False, tail=bytes(9000))
     assert findings_of(logs, with_style=True) == []
 
 
-def test_zeros_are_a_data_loss_risk_where_a_broker_appends_behind_them_or_cuts_what_follows(
+def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_cuts_what_follows(
     tmp_path
 ):
     logs, _ = written(tmp_path / "clean", is_clean=True, tail=bytes(9000))
@@ -147,7 +147,7 @@ def test_zeros_are_a_data_loss_risk_where_a_broker_appends_behind_them_or_cuts_w
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_last_batch_that_seems_torn_for_its_length_alone_is_told(tmp_path, magic):
+def test_a_last_batch_that_seems_torn_for_its_length_alone_is_reported(tmp_path, magic):
     logs, log = written(tmp_path / "logs", in_a_row(
         [batch(magic=magic) for _ in range(3)]), is_clean=False)
     last = 2 * (log.stat().st_size // 3)
@@ -157,7 +157,7 @@ def test_a_last_batch_that_seems_torn_for_its_length_alone_is_told(tmp_path, mag
     assert found[0].kind is FindingKind.CORRUPT_BATCH
 
 
-def test_a_frame_that_runs_past_the_end_is_told_with_what_lies_behind_it(tmp_path):
+def test_a_frame_that_runs_past_the_end_is_reported_with_what_lies_after_it(tmp_path):
     logs, log = written(tmp_path / "logs", is_clean=False)
     change(log, 20 * SIZE + 8, b"\x7f")
     ((check, (found,)),) = checks_of(logs)
@@ -191,7 +191,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_batch_that_contradicts_itself_is_told(tmp_path, fault):
+def test_a_batch_that_contradicts_itself_is_reported(tmp_path, fault):
     at, code, value, kind = FAULTS[fault]
     logs, log = written(tmp_path / "logs", BATCHES[:3])
     data = log.read_bytes()
@@ -202,7 +202,7 @@ def test_a_batch_that_contradicts_itself_is_told(tmp_path, fault):
     assert all(each.position in (SIZE, 2 * SIZE) for each in found)
 
 
-def test_leader_epochs_that_fall_are_told_within_a_segment_and_from_one_to_the_next(tmp_path):
+def test_leader_epochs_that_fall_are_reported_within_a_segment_and_from_one_to_the_next(tmp_path):
     batches = in_a_row([batch(leader_epoch=epoch) for epoch in (4, 5, 4, -1, 5)])
     logs, _ = written(tmp_path / "one", batches)
     (found,) = findings_of(logs)

@@ -128,7 +128,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("case", BEHIND)
-def test_an_offset_entry_behind_the_end_costs_records_where_a_broker_believes_it(tmp_path, case):
+def test_an_offset_entry_beyond_the_end_costs_records_where_a_broker_believes_it(tmp_path, case):
     data = BEHIND[case]
     logs, _ = written(tmp_path / "clean", offset_index=data)
     (found,) = findings_of(logs)
@@ -199,7 +199,7 @@ def test_the_entry_of_timestamp_0_at_the_base_offset_is_no_padding(tmp_path):
     assert findings_of(logs) == []
 
 
-def test_padding_is_usual_where_a_broker_makes_the_index_anew(tmp_path):
+def test_padding_is_usual_where_a_broker_makes_the_index_again(tmp_path):
     padding = {"offset_index": offset_entries((4, 4 * SIZE)) + bytes(80),
                "time_index": time_entries((NOW + 4, 4)) + bytes(120)}
     logs, _ = written(tmp_path / "killed", is_clean=False, **padding)
@@ -256,7 +256,7 @@ def test_a_missing_or_empty_time_index_goes_wrong_where_records_have_timestamps(
         assert found.kind is kind
 
 
-def test_parts_of_entries_are_told_at_their_byte(tmp_path):
+def test_parts_of_entries_are_reported_at_their_byte(tmp_path):
     segment = Segment(0, BATCHES).indexed(interval=200)
     logs, _ = written(tmp_path / "logs", offset_index=segment.offset_index + b"\0\0\0",
                       time_index=segment.time_index + b"\1")
@@ -285,7 +285,7 @@ def test_without_the_log_an_index_is_checked_by_itself(tmp_path, case):
     assert len(findings_of(logs, reads_log=False)) == 1
 
 
-def test_twelve_zero_bytes_that_the_log_contradicts_are_told_once(tmp_path):
+def test_twelve_zero_bytes_that_the_log_contradicts_are_reported_once(tmp_path):
     starts_at_0 = in_a_row([batch(0), batch(NOW)])
     untimed = in_a_row([batch(-1, magic=0) for _ in range(4)])
     for number, (batches, severity) in enumerate((
@@ -299,7 +299,7 @@ def test_twelve_zero_bytes_that_the_log_contradicts_are_told_once(tmp_path):
         assert (found.path.suffix, found.severity) == (".timeindex", severity)
 
 
-def test_a_time_entry_behind_an_incomplete_batch_is_left_by_a_crash(tmp_path):
+def test_a_time_entry_after_an_incomplete_batch_is_left_by_a_crash(tmp_path):
     logs, _ = written(
         tmp_path / "logs", is_clean=False, tail=BATCHES[0].data[:-9],
         time_index=time_entries((NOW + 3, 3), (NOW + 50, 30)))

@@ -92,7 +92,7 @@ def test_a_last_stable_offset_that_is_too_low_costs_only_time(tmp_path):
     assert findings_of(logs) == []
 
 
-def test_aborted_transactions_without_an_entry_are_told(tmp_path):
+def test_aborted_transactions_without_an_entry_are_reported(tmp_path):
     for name, entries in (("some", ENTRIES[:1]), ("none", [])):
         logs, (index,) = written(tmp_path / name, BATCHES, entries=[entries])
         (found,) = findings_of(logs)
@@ -145,7 +145,7 @@ def test_a_log_without_producers_has_no_entry(tmp_path):
     assert check.producers is None
 
 
-def test_versions_and_odd_bytes_are_told_at_their_byte(tmp_path):
+def test_versions_and_odd_bytes_are_reported_at_their_byte(tmp_path):
     logs, (index,) = written(tmp_path / "logs", BATCHES, entries=[ENTRIES])
     whole = index.read_bytes()
     index.write_bytes(whole + b"\0" * 5)
@@ -156,7 +156,7 @@ def test_versions_and_odd_bytes_are_told_at_their_byte(tmp_path):
     assert (found.position, found.kind) == (34, FindingKind.CORRUPT_TRANSACTION_INDEX)
 
 
-def test_behind_damage_only_what_was_read_is_judged(tmp_path, monkeypatch):
+def test_after_damage_only_what_was_read_is_judged(tmp_path, monkeypatch):
     segments = [[data(1), data(2), abort(1), commit(2), data(1), abort(1)]]
     entries = [[(1, 0, 4, 2), (1, 6, 8, 9)]]
     logs, (index,) = written(tmp_path / "logs", *segments, entries=entries)

@@ -74,7 +74,7 @@ def test_a_maximum_timestamp_below_that_of_the_records_hides_the_batch_from_look
     assert kafkastore.open(root)["t-0"].offset_for_timestamp(at).offset == FIRST + 2
 
 
-def test_a_maximum_timestamp_above_that_of_the_records_is_found_beside_a_time_index(root):
+def test_a_maximum_timestamp_above_that_of_the_records_is_found_next_to_a_time_index(root):
     write_again(root, 35, ">q", NOW + 100_000)
     assert is_found(root)
 
@@ -97,7 +97,7 @@ def test_a_segment_renamed_upwards_is_found_but_not_by_reads_of_ranges_below_its
     assert offsets(root, start_offset=10, end_offset=30) == [*range(10, 20)]
 
 
-def test_a_segment_renamed_downwards_is_found_but_not_by_reads_that_begin_behind_its_name(root):
+def test_a_segment_renamed_downwards_is_found_but_not_by_reads_that_begin_after_its_name(root):
     rename(root, 40, 15)
     assert is_found(root)
     with pytest.raises(kafkastore.CorruptBatchError):

@@ -1,4 +1,4 @@
-"""Verification: silent on what healthy brokers wrote, and finding each harm."""
+"""Verification: silent on what healthy brokers wrote, and finding each damage."""
 import errno
 import os
 import shutil
@@ -22,8 +22,8 @@ HEALTHY = [
 ]
 WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
 
-#: Harm done to a directory -> the file it is done to, and what verification must say.
-HARMS = {
+#: Damage done to a directory -> the file it is done to, and what verification must say.
+DAMAGES = {
     "missing-timeindex": (".timeindex", FindingKind.MISSING_TIME_INDEX),
     "missing-index": (".index", FindingKind.MISSING_OFFSET_INDEX),
     "truncated-timeindex": (".timeindex", FindingKind.INCOMPLETE_INDEX_ENTRY),
@@ -70,13 +70,13 @@ def test_directories_of_healthy_brokers_give_no_finding_above_style(golden_case)
 
 
 @pytest.mark.golden_cases(names="broken-index-*")
-def test_each_harm_to_an_index_is_found_in_its_file(golden_case):
-    harm = golden_case.name.removeprefix("broken-index-")
+def test_each_damage_to_an_index_is_found_in_its_file(golden_case):
+    damage = golden_case.name.removeprefix("broken-index-")
     found = worse_than_style(golden_case.root / "logs")
-    if harm == "missing-all-indexes":
+    if damage == "missing-all-indexes":
         assert {f.path.suffix for f in found} == {".index", ".timeindex"}
         return
-    suffix, *kinds = HARMS[harm]
+    suffix, *kinds = DAMAGES[damage]
     assert any(f.path.suffix == suffix and f.kind in kinds for f in found), found
 
 
@@ -156,18 +156,18 @@ def test_each_checkpoint_that_no_broker_could_read_is_found(golden, writable_cop
     assert found.position is not None
 
 
-def test_each_copy_of_a_partition_that_lies_in_two_directories_is_told_and_checked(
+def test_each_copy_of_a_partition_that_lies_in_two_directories_is_reported_and_checked(
     golden, writable_copy
 ):
     logs = golden("2.4.0", "broken-index", "answers").logs
     copies = [writable_copy(logs), writable_copy(logs)]
-    harmed = sorted(copies[1].glob("broken-0/*.timeindex"))[1]
-    harmed.unlink()
+    damaged = sorted(copies[1].glob("broken-0/*.timeindex"))[1]
+    damaged.unlink()
     found = [each for each in worse_than_style(copies) if "broken-0" in str(each.path)]
     twice = [each for each in found if each.kind is FindingKind.DUPLICATE_PARTITION]
     assert [each.path for each in twice] == [copy / "broken-0" for copy in copies]
     assert str(copies[1] / "broken-0") in twice[0].what
-    assert [each.path for each in found if each not in twice] == [harmed]
+    assert [each.path for each in found if each not in twice] == [damaged]
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -175,8 +175,8 @@ def test_an_index_that_the_disk_can_not_read_is_found_and_all_else_is_checked(
     golden, writable_copy, monkeypatch, suffix
 ):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
-    bad, *_, harmed = sorted(logs.glob(f"broken-0/*{suffix}"))
-    harmed.unlink()
+    bad, *_, damaged = sorted(logs.glob(f"broken-0/*{suffix}"))
+    damaged.unlink()
     really_read, lost = os.pread, bad.stat().st_ino
 
     def read(descriptor, *arguments):
@@ -188,7 +188,7 @@ def test_an_index_that_the_disk_can_not_read_is_found_and_all_else_is_checked(
     unreadable, missing = worse_than_style(logs)
     assert (unreadable.path, unreadable.position) == (bad, 0)
     assert unreadable.kind is FindingKind.UNREADABLE_INDEX
-    assert missing.path == harmed
+    assert missing.path == damaged
 
 
 def test_a_link_to_no_log_is_found_but_a_segment_deleted_meanwhile_is_not(golden, writable_copy):
@@ -204,7 +204,7 @@ def test_a_link_to_no_log_is_found_but_a_segment_deleted_meanwhile_is_not(golden
     assert [each.kind for each in findings if each.path == second] == [FindingKind.NOT_A_FILE]
 
 
-def test_a_file_that_may_not_be_opened_ends_the_check_or_is_told_and_the_rest_checked(
+def test_a_file_that_may_not_be_opened_ends_the_check_or_is_reported_and_the_rest_checked(
     golden, writable_copy, monkeypatch
 ):
     logs = writable_copy(golden("2.4.0", "codecs", "answers").logs)
@@ -224,13 +224,13 @@ def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checke
     golden, writable_copy, monkeypatch, number
 ):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
-    locked, harmed, *_ = sorted(logs.glob("broken-0/*.log"))
-    harmed.with_suffix(".timeindex").unlink()
+    locked, damaged, *_ = sorted(logs.glob("broken-0/*.log"))
+    damaged.with_suffix(".timeindex").unlink()
     (logs / "broken-0" / "leader-epoch-checkpoint").write_bytes(b"1")
     refuse_to_open(monkeypatch, locked, number)
     found, failed = findings_and_failures(logs)
     paths = [each.path for each in found if each.severity != Severity.STYLE]
-    others = [logs / "broken-0" / "leader-epoch-checkpoint", harmed.with_suffix(".timeindex")]
+    others = [logs / "broken-0" / "leader-epoch-checkpoint", damaged.with_suffix(".timeindex")]
     if number == errno.EIO:
         assert failed == []
         assert paths == [others[0], locked, others[1]]
@@ -241,19 +241,19 @@ def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checke
 
 
 @pytest.mark.parametrize("name", ["replication-offset-checkpoint", "meta.properties"])
-def test_beside_a_file_of_the_log_directory_that_may_not_be_opened_all_others_are_checked(
+def test_next_to_a_file_of_the_log_directory_that_may_not_be_opened_all_others_are_checked(
     golden, writable_copy, monkeypatch, name
 ):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
-    harmed, *_ = sorted(logs.glob("broken-0/*.timeindex"))
-    harmed.unlink()
+    damaged, *_ = sorted(logs.glob("broken-0/*.timeindex"))
+    damaged.unlink()
     (logs / "cleaner-offset-checkpoint").write_bytes(b"many")
     refuse_to_open(monkeypatch, logs / name, errno.EACCES)
     with pytest.raises(PermissionError):
         list(verify(logs))
     found, failed = findings_and_failures(logs)
     paths = [each.path for each in found if each.severity != Severity.STYLE]
-    assert paths == [logs / "cleaner-offset-checkpoint", harmed]
+    assert paths == [logs / "cleaner-offset-checkpoint", damaged]
     assert failed[0][0] is None
     assert {str(error.filename) for _, error in failed} == {str(logs / name)}
 
@@ -334,7 +334,7 @@ def test_a_follower_that_appends_many_batches_at_once_has_nothing_found(tmp_path
     assert worse_than_style(tmp_path) == []
 
 
-def test_a_directory_that_can_not_be_listed_is_told_once_and_the_others_are_checked(
+def test_a_directory_that_can_not_be_listed_is_reported_once_and_the_others_are_checked(
     golden, writable_copy, monkeypatch
 ):
     logs = writable_copy(golden("2.4.0", "transactions", "answers").logs)
@@ -409,7 +409,7 @@ def test_a_link_to_nothing_is_no_missing_checkpoint(golden, writable_copy, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_marker_that_is_no_file_is_told_with_what_a_broker_takes_it_for(
+def test_a_marker_that_is_no_file_is_reported_with_what_a_broker_takes_it_for(
     golden, writable_copy, kind
 ):
     logs = writable_copy(golden("4.1.1", "delete-records", "answers").logs)

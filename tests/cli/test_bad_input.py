@@ -53,7 +53,7 @@ def test_a_plain_directory(run: Run, command: tuple[str, list[str]], tmp_path: P
     assert_one_sentence(run(name, tmp_path, *options), "is not a Kafka log directory")
 
 
-def test_the_directory_above_a_log_directory_is_told_where_that_is(
+def test_the_directory_above_a_log_directory_is_reported_where_that_is(
     run: Run, tmp_path: Path, sample_root: Path
 ) -> None:
     above = tmp_path / "above"
@@ -62,7 +62,7 @@ def test_the_directory_above_a_log_directory_is_told_where_that_is(
     assert_one_sentence(run("ls", above), f"did you mean {above / 'kafka-logs'}?")
 
 
-def test_a_topic_with_a_typo_is_told_the_right_one(
+def test_a_topic_with_a_typo_gets_a_suggestion(
     run: Run, command: tuple[str, list[str]], sample_root: Path
 ) -> None:
     name, options = command
@@ -70,7 +70,7 @@ def test_a_topic_with_a_typo_is_told_the_right_one(
     assert_one_sentence(ran, "no topic up-compresed", "did you mean up-compressed?")
 
 
-def test_a_topic_that_is_like_no_other_is_told_which_there_are(
+def test_an_unknown_topic_gets_a_list_of_topics(
     run: Run, sample_root: Path
 ) -> None:
     ran = run("ls", sample_root, "--topic", "zzz")
@@ -126,7 +126,7 @@ def test_dump_shows_a_truncated_index_up_to_the_cut_and_says_where(
     assert [line.split() for line in ran.out.splitlines()[1:]] == [["0", "24", "238"]]
 
 
-def harm(path: Path, position: int, data: bytes) -> None:
+def damage(path: Path, position: int, data: bytes) -> None:
     """Overwrite some bytes of a file."""
     with path.open("r+b") as file:
         file.seek(position)
@@ -136,7 +136,7 @@ def harm(path: Path, position: int, data: bytes) -> None:
 @pytest.mark.parametrize("name", ["cat", "dump"])
 def test_an_unknown_magic_is_named_with_its_place(run: Run, sample_copy: Path, name: str) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
-    harm(log, 945 + 16, b"\x07")  # the batch of offset 33
+    damage(log, 945 + 16, b"\x07")  # the batch of offset 33
     ran = run(name, log if name == "dump" else sample_copy / "up-1")
     assert_one_sentence(ran, "magic 7, not 0, 1 or 2", str(log), "at byte 945")
     before = "\t32\t" if name == "cat" else " 32  "
@@ -148,7 +148,7 @@ def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_read_on(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
-    harm(log, 945 + 60, b"\xff\xff")
+    damage(log, 945 + 60, b"\xff\xff")
     partition = sample_copy / "up-1"
     ran = run("cat", partition)
     assert_one_sentence(ran, "fails its checksum", str(log), "at byte 945", "--on-corrupt skip")
@@ -162,11 +162,11 @@ def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_read_on(
         assert output.read_bytes() == before.read_bytes()
 
 
-def test_dump_goes_on_behind_a_wrong_checksum_and_exits_with_1(
+def test_dump_goes_on_after_a_wrong_checksum_and_exits_with_1(
     run: Run, sample_copy: Path
 ) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
-    harm(log, 945 + 60, b"\xff\xff")
+    damage(log, 945 + 60, b"\xff\xff")
     ran = run("dump", log)
     assert ran.code == 1
     assert [line.split()[0] for line in ran.out.splitlines() if "WRONG" in line] == ["945"]
@@ -177,7 +177,7 @@ def test_dump_goes_on_behind_a_wrong_checksum_and_exits_with_1(
     assert "offset 32 " in ran.out
 
 
-def test_a_harmed_checkpoint_is_dumped_up_to_the_harm(run: Run, sample_copy: Path) -> None:
+def test_a_corrupt_checkpoint_is_dumped_up_to_the_damage(run: Run, sample_copy: Path) -> None:
     file = sample_copy / "recovery-point-offset-checkpoint"
     file.write_bytes(b"0\n3\nup 0 80\nup 1 many\nup-empty 0 0\n")
     ran = run("dump", file, "--json")
@@ -335,7 +335,7 @@ def test_ctrl_c_ends_the_command_with_a_word(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a full device")
-def test_a_full_disk_under_stdout_is_told(sample_root: Path) -> None:
+def test_a_full_disk_under_stdout_is_reported(sample_root: Path) -> None:
     with open("/dev/full", "w") as full:
         process = subprocess.run(
             [str(Path(sys.executable).with_name("kafkastore")), "cat", str(sample_root)],

@@ -29,7 +29,7 @@ def test_list_says_since_when(run: Run, sample_copy: Path) -> None:
     assert since.isoformat(timespec="milliseconds")[:23] in run("changes", "list", sample_copy).out
 
 
-def test_a_removal_that_was_interrupted_is_told_and_finished(run: Run, sample_copy: Path) -> None:
+def test_an_interrupted_removal_is_reported_and_finished(run: Run, sample_copy: Path) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (journal,) = find_journals(sample_copy)
     with pytest.raises(Crash):

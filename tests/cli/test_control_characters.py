@@ -18,7 +18,7 @@ NOT_PRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: Of each command, command lines that print names.
 LINES = {
     "ls": ["ls {root} --segments --verbose", "ls {root} --topic {topic}-0 --offset 3"],
-    "dump": ["dump {log} {index} {harmed} {unknown} --records", "dump {checkpoint}"],
+    "dump": ["dump {log} {index} {damaged} {unknown} --records", "dump {checkpoint}"],
     "cat": ["cat {root}"],
     "offsets": ["offsets {root} --at 150 --rules all --explain", "offsets {root} --at 150"],
     "compare": ["compare {root} --samples 2"],
@@ -49,23 +49,23 @@ ELSEWHERE = {"pipeline"}
 def places(
     run: Run, sample_root: Path, writable_copy: Callable[[Path], Path], tmp_path: Path
 ) -> dict[str, Path]:
-    """A log directory in which all names are orders, and one log is harmed."""
+    """A log directory in which all names are orders, and one log is damaged."""
     root = Path(shutil.copytree(sample_root, tmp_path / f"logs{ORDERS}"))
     for directory in sorted(path for path in root.iterdir() if path.is_dir()):
         topic, _, partition = directory.name.rpartition("-")
         directory.rename(root / f"{topic}{ORDERS}-{partition}")
-    healthy, harmed, *_ = sorted(path for path in root.iterdir() if path.is_dir())
+    healthy, damaged, *_ = sorted(path for path in root.iterdir() if path.is_dir())
     (root / f"no partition{ORDERS}").mkdir()
     (root / f"file{ORDERS}").write_bytes(b"?")
     (healthy / f"{ORDERS}.deleted").write_bytes(b"?")
-    log = sorted(harmed.glob("*.log"))[0]
+    log = sorted(damaged.glob("*.log"))[0]
     data = bytearray(log.read_bytes())
     data[8] |= 16
     log.write_bytes(data)
     checkpoint = root / "recovery-point-offset-checkpoint"
     checkpoint.write_text(f"0\n1\nu{ORDERS} 0 3\n")
     return {
-        "root": root, "out": tmp_path / f"out{ORDERS}", "checkpoint": checkpoint, "harmed": log,
+        "root": root, "out": tmp_path / f"out{ORDERS}", "checkpoint": checkpoint, "damaged": log,
         "log": sorted(healthy.glob("*.log"))[0], "index": sorted(healthy.glob("*.index"))[0],
         "unknown": root / f"file{ORDERS}", "topic": Path(f"up{ORDERS}"),
     }

@@ -39,7 +39,7 @@ def test_a_copy_is_converted_and_the_original_is_not(
     assert "nothing to change" in run("convert", copy).out
 
 
-def test_in_place_it_asks_or_is_told_and_can_be_undone(run: Run, sample_copy: Path) -> None:
+def test_in_place_it_asks_or_is_given_yes_and_can_be_undone(run: Run, sample_copy: Path) -> None:
     before = files_of(sample_copy)
     assert_one_sentence(run("convert", sample_copy, "--in-place"), "--yes")
     assert files_of(sample_copy) == before
@@ -50,11 +50,11 @@ def test_in_place_it_asks_or_is_told_and_can_be_undone(run: Run, sample_copy: Pa
     assert files_of(sample_copy) == before
 
 
-def test_what_can_t_be_converted_is_told(run: Run, sample_copy: Path) -> None:
+def test_what_can_t_be_converted_is_reported(run: Run, sample_copy: Path) -> None:
     path = next(sample_copy.glob("up-1/*.log"))
-    harmed = bytearray(path.read_bytes())
-    harmed[30] ^= 1
-    path.write_bytes(harmed)
+    damaged = bytearray(path.read_bytes())
+    damaged[30] ^= 1
+    path.write_bytes(damaged)
     ran = run("convert", sample_copy)
     assert ran.code == 1
     assert f"up-1/{path.name} is left as it is: " in ran.out
@@ -85,7 +85,7 @@ def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["convert", "migrate"])
-def test_yes_without_anything_to_do_is_told(run: Run, sample_copy: Path, command: str) -> None:
+def test_yes_without_anything_to_do_is_reported(run: Run, sample_copy: Path, command: str) -> None:
     assert_one_sentence(run(command, sample_copy, "--yes"), "--yes needs --in-place")
     assert run(command, sample_copy, "--dry-run", "--yes").code == 0
 

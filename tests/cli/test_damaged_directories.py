@@ -21,15 +21,15 @@ from models.damaged_directory import (
     DAMAGED,
     PARTITIONS,
     SOUND,
-    Harm,
+    Damage,
     copy_directory,
-    damage,
+    damage_batch,
     timestamp_of,
     write_directory,
 )
 
 #: Two kinds of damage at a time: of b-0 (messages of format 1), and of d-0 (gzip, format 2).
-HARMS = {
+DAMAGES = {
     "length and payload": [("length", 1, 1), ("payload", 0, 1)],
     "payload and length": [("payload", 0, 2), ("length", 1, 2)],
     "torn and payload": [("torn", 0, 1), ("payload", 1, 0)],
@@ -48,25 +48,25 @@ class Directories(NamedTuple):
 
     intact: Path
     damaged: Path
-    harms: dict[str, Harm]
+    damages: dict[str, Damage]
     broken_frames: set[str]
 
 
-@pytest.fixture(params=HARMS)
+@pytest.fixture(params=DAMAGES)
 def directories(request: pytest.FixtureRequest, tmp_path: Path) -> Directories:
     return make(tmp_path, request.param)
 
 
-def make(place: Path, harms: str = "length and payload", **options: Any) -> Directories:
+def make(place: Path, damages: str = "length and payload", **options: Any) -> Directories:
     """Write both directories."""
     intact = write_directory(place / "intact" / "logs", **options)
     damaged = copy_directory(intact, place / "damaged" / "logs")
-    chosen = dict(zip(DAMAGED, HARMS[harms], strict=True))
+    chosen = dict(zip(DAMAGED, DAMAGES[damages], strict=True))
     return Directories(
         intact,
         damaged,
         {
-            name: damage(damaged, name, kind, segment=segment, batch=batch)
+            name: damage_batch(damaged, name, kind, segment=segment, batch=batch)
             for name, (kind, segment, batch) in chosen.items()
         },
         {name for name, (kind, *_) in chosen.items() if kind in FRAME_KINDS},
@@ -152,8 +152,8 @@ def test_cat_prints_the_sound_partitions_and_the_others_up_to_the_damage(
     for choice in ("raise", "stop"):
         ran, rows = cat(run, directories.damaged, form, "--on-corrupt", choice)
         assert ran.code == 1
-        for name, harm in directories.harms.items():
-            before = [row for row in expected[name] if row["offset"] < harm.start_offset]
+        for name, damage in directories.damages.items():
+            before = [row for row in expected[name] if row["offset"] < damage.start_offset]
             assert rows[name] == before
         assert {name: rows[name] for name in SOUND} == {name: expected[name] for name in SOUND}
         assert named(ran.err) == dict.fromkeys(DAMAGED, 1)
@@ -165,9 +165,9 @@ def test_cat_skips_what_repair_leaves_out_and_names_the_bytes(
 ) -> None:
     ran, rows = cat(run, directories.damaged, form, "--on-corrupt", "skip")
     assert ran.code == 1
-    for harm, name in zip(directories.harms.values(), directories.harms, strict=True):
+    for damage, name in zip(directories.damages.values(), directories.damages, strict=True):
         (line,) = [line for line in ran.err.splitlines() if name in line]
-        assert {str(harm.position), str(harm.end_position - 1)} <= set(re.findall(r"\d+", line))
+        assert {str(damage.position), str(damage.end_position - 1)} <= set(re.findall(r"\d+", line))
     kept = copy_directory(directories.damaged, directories.damaged.parents[1] / "kept" / "logs")
     assert run("repair", kept, "--on-corrupt", "skip", "--in-place", "--yes").code == 0
     (undo_area,) = [path for path in kept.parent.iterdir() if path != kept]
@@ -175,8 +175,8 @@ def test_cat_skips_what_repair_leaves_out_and_names_the_bytes(
     repaired, expected = cat(run, kept, form)
     assert repaired.code == 0
     assert rows == expected
-    for name, harm in directories.harms.items():
-        lost = range(harm.start_offset, harm.end_offset)
+    for name, damage in directories.damages.items():
+        lost = range(damage.start_offset, damage.end_offset)
         assert offsets_of(rows[name]) == [each for each in range(24) if each not in lost]
 
 
@@ -238,20 +238,20 @@ def test_offsets_that_are_correct_are_of_the_readable_records(
     expected = by_partition(offsets(run, directories.intact))
     for choice in ("raise", "skip", "stop"):
         rows = by_partition(offsets(run, directories.damaged, "--on-corrupt", choice))
-        for name, harm in directories.harms.items():
+        for name, damage in directories.damages.items():
             found = {row["asked_timestamp"]: row["offset"] for row in rows[name]}
             for row in expected[name]:
                 asked, offset = row["asked_timestamp"], row["offset"]
-                is_before = offset is not None and offset < harm.start_offset
+                is_before = offset is not None and offset < damage.start_offset
                 if choice == "raise":
                     assert (asked in found) == is_before
                     assert found.get(asked) == (offset if is_before else None)
                 elif choice == "stop":
                     assert found[asked] == (offset if is_before else None)
-                elif offset is None or offset not in range(harm.start_offset, harm.end_offset):
+                elif offset is None or offset not in range(damage.start_offset, damage.end_offset):
                     assert found[asked] == offset
                 else:
-                    assert found[asked] >= harm.end_offset
+                    assert found[asked] >= damage.end_offset
 
 
 def test_a_time_after_the_damage_does_not_hide_the_answer_for_one_before_it(
@@ -321,14 +321,14 @@ def test_a_report_past_damage_is_that_of_the_repaired_directory(
         assert all(rows[each] or directories.broken_frames for each in DAMAGED)
         return
     expected = by_partition(intact)
-    for each, harm in directories.harms.items():
-        end = harm.end_offset if choice == "skip" else 24
+    for each, damage in directories.damages.items():
+        end = damage.end_offset if choice == "skip" else 24
         ((row,), (whole,)) = rows[each], expected[each]
         if name == "lag":
-            lost = len(range(max(harm.start_offset, 1), end))
+            lost = len(range(max(damage.start_offset, 1), end))
             assert row["lag_records"] == whole["lag_records"] - lost
         elif each == "d-0":  # whose records have latencies
-            assert row["records"] == whole["records"] - len(range(harm.start_offset, end))
+            assert row["records"] == whole["records"] - len(range(damage.start_offset, end))
 
 
 # ---------------------------------------------------------------- files
@@ -337,8 +337,8 @@ def test_a_report_past_damage_is_that_of_the_repaired_directory(
 def test_a_batch_is_found_by_offset_in_a_segment_that_can_be_read(
     run: Run, directories: Directories
 ) -> None:
-    for name, harm in directories.harms.items():
-        other = 20 if harm.end_offset <= 16 else 4
+    for name, damage in directories.damages.items():
+        other = 20 if damage.end_offset <= 16 else 4
         found = run("ls", directories.damaged / name, "--offset", other, "--json")
         same = run("ls", directories.intact / name, "--offset", other, "--json")
         assert found.code == same.code == 0
@@ -351,13 +351,13 @@ def test_a_batch_is_found_by_offset_in_a_segment_that_can_be_read(
 def test_dump_prints_the_batches_before_the_damage_and_names_the_file(
     run: Run, directories: Directories
 ) -> None:
-    for name, harm in directories.harms.items():
-        ran = run("dump", harm.path, "--json")
+    for name, damage in directories.damages.items():
+        ran = run("dump", damage.path, "--json")
         assert ran.code == (2 if name in directories.broken_frames else 1)
         assert named(ran.err)[name] == 1
         batches = [row for row in ran.lines if row["kind"] == "batch"]
-        whole = run("dump", directories.intact / name / harm.path.name, "--json").lines
-        count = sum(batch["position"] < harm.position for batch in whole)
+        whole = run("dump", directories.intact / name / damage.path.name, "--json").lines
+        count = sum(batch["position"] < damage.position for batch in whole)
         sizes = ("position", "size", "base_offset", "crc_valid")
         assert [[row[each] for each in sizes] for row in batches[:count]] == [
             [row[each] for each in sizes] for row in whole[:count]
@@ -380,19 +380,19 @@ def test_verify_finds_both_and_nothing_else_that_is_new(
     assert ran.lines[-1]["data_loss_risk"] == 2
     found = findings(directories.damaged) - findings(directories.intact)
     expected = {
-        (f"{name}/{harm.path.name}", "data-loss-risk", harm.position)
-        for name, harm in directories.harms.items()
+        (f"{name}/{damage.path.name}", "data-loss-risk", damage.position)
+        for name, damage in directories.damages.items()
     }
     assert expected <= found
     assert {path.split("/")[0] for path, *_ in found} == set(DAMAGED)
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
-@pytest.mark.parametrize("harms", HARMS)
+@pytest.mark.parametrize("damages", DAMAGES)
 def test_predict_says_what_a_start_makes_of_the_damage(
-    run: Run, tmp_path: Path, harms: str, is_clean: bool
+    run: Run, tmp_path: Path, damages: str, is_clean: bool
 ) -> None:
-    directories = make(tmp_path, harms, is_clean=is_clean)
+    directories = make(tmp_path, damages, is_clean=is_clean)
     intact, ran = (
         run("predict", root, "--json") for root in (directories.intact, directories.damaged)
     )
@@ -404,8 +404,8 @@ def test_predict_says_what_a_start_makes_of_the_damage(
     else:
         assert outcomes == dict.fromkeys(DAMAGED, "loses-records")
         assert ran.code == 1
-        for name, harm in directories.harms.items():
-            assert rows[name][0]["log_end_offset"] == harm.start_offset
+        for name, damage in directories.damages.items():
+            assert rows[name][0]["log_end_offset"] == damage.start_offset
 
 
 def test_retention_answers_by_the_files_as_a_broker_does(
@@ -449,16 +449,16 @@ def kinds(ran: Ran, kind: str) -> set[str]:
 
 
 def paths_of(directories: Directories, *names: str) -> set[str]:
-    return {f"{name}/{directories.harms[name].path.name}" for name in names}
+    return {f"{name}/{directories.damages[name].path.name}" for name in names}
 
 
 @pytest.mark.parametrize("time_indexes", [True, False], ids=["with indexes", "without"])
-@pytest.mark.parametrize("harms", HARMS)
+@pytest.mark.parametrize("damages", DAMAGES)
 @pytest.mark.parametrize("where", ["--dry-run", "--copy-to", "--in-place"])
 def test_migrate_migrates_what_is_sound_and_names_what_cannot_be_read(
-    run: Run, tmp_path: Path, harms: str, where: str, time_indexes: bool
+    run: Run, tmp_path: Path, damages: str, where: str, time_indexes: bool
 ) -> None:
-    directories = make(tmp_path, harms, time_indexes=time_indexes)
+    directories = make(tmp_path, damages, time_indexes=time_indexes)
     before = files_of(directories.damaged, *PARTITIONS)
     done = []
     for root in directories[:2]:
@@ -565,7 +565,7 @@ def test_nothing_that_can_be_answered_of_the_only_path_is_exit_code_2(
     ],
     ids=" ".join,
 )
-def test_unknown_log_starts_are_told_by_each_command(
+def test_unknown_log_starts_are_reported_by_each_command(
     run: Run, golden: Any, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     """Below them lie records that were deleted, which come back."""

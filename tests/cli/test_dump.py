@@ -86,7 +86,7 @@ def test_long_values_are_shortened_unless_all_of_them_is_asked_for(
     assert max(map(len, full.splitlines())) > 200
 
 
-def test_padding_is_told_and_is_no_problem(run: Run, sample_root: Path, tmp_path: Path) -> None:
+def test_padding_is_reported_and_is_no_problem(run: Run, sample_root: Path, tmp_path: Path) -> None:
     index = tmp_path / "00000000000000000022.index"
     index.write_bytes((sample_root / "up-0" / index.name).read_bytes() + bytes(80))
     ran = run("dump", index)
@@ -96,7 +96,7 @@ def test_padding_is_told_and_is_no_problem(run: Run, sample_root: Path, tmp_path
         "kind": "zero_padding", "file": str(index), "slot": 9, "slots": 10}
 
 
-def test_an_index_out_of_order_is_shown_whole_and_told(
+def test_an_index_out_of_order_is_shown_whole_and_reported(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     data = (sample_root / "up-0" / "00000000000000000022.index").read_bytes()

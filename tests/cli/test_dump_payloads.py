@@ -99,7 +99,7 @@ def test_batches_that_end_within_the_bytes_asked_for_are_shown(
     assert len(shown.out.splitlines()) == count + 1
 
 
-def test_bytes_behind_those_asked_for_are_not_looked_at(run: Run, written: Write) -> None:
+def test_bytes_after_those_asked_for_are_not_looked_at(run: Run, written: Write) -> None:
     good = Batch((Row(0, 5, b"k", b"v"),))
     path = written(good)
     path.write_bytes(good.data + b"\xff" * 100)
@@ -126,7 +126,7 @@ COMMITS = Batch((
 ))
 
 
-def test_commits_and_groups_are_told_by_their_fields(run: Run, written: Write) -> None:
+def test_commits_and_groups_are_reported_by_their_fields(run: Run, written: Write) -> None:
     path = written(COMMITS, marker(7, 5), directory="__consumer_offsets-49")
     commit, tombstone, group, later, torn, foreign, keyless, end = decoded(run, path)
     key = {"group": "billing", "topic": "orders", "partition": 3}
@@ -151,7 +151,7 @@ def test_commits_and_groups_are_told_by_their_fields(run: Run, written: Write) -
     assert '"partition": 3}, "value": {"offset": 42' in shown.out
 
 
-def test_transactional_ids_are_told_by_their_fields(run: Run, written: Write) -> None:
+def test_transactional_ids_are_reported_by_their_fields(run: Run, written: Write) -> None:
     value = TransactionLogValue(
         9, 2, 60_000, TransactionState.PREPARE_COMMIT, (TransactionPartitions("orders", (0, 3)),),
         1_500_000_000_001, 1_500_000_000_000,

@@ -68,7 +68,7 @@ def test_an_empty_transaction_index_says_so(run: Run, txn_index: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "shown", "complaint"),
+    ("damage", "shown", "complaint"),
     [
         (lambda data: data + b"\0\0\1", 2, "not a multiple of 34 in {path} at byte 68;"),
         (lambda data: data[:34] + b"\0\2" + data[36:], 1,
@@ -81,10 +81,10 @@ def test_an_empty_transaction_index_says_so(run: Run, txn_index: Path) -> None:
     ],
     ids=["torn", "version", "first version", "disorder", "below the base offset"],
 )
-def test_a_harmed_transaction_index_is_shown_up_to_the_harm(
-    run: Run, txn_index: Path, harm: Any, shown: int, complaint: str
+def test_a_corrupt_transaction_index_is_shown_up_to_the_damage(
+    run: Run, txn_index: Path, damage: Any, shown: int, complaint: str
 ) -> None:
-    txn_index.write_bytes(harm(txn_index.read_bytes()))
+    txn_index.write_bytes(damage(txn_index.read_bytes()))
     for options in ((), ("--json",)):
         ran = run("dump", txn_index, *options)
         assert ran.code == 2
@@ -129,7 +129,7 @@ def test_a_snapshot_without_producers_says_so(run: Run, snapshot: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "shown", "complaint"),
+    ("damage", "shown", "complaint"),
     [
         (lambda data: data[:-1] + b"\0", 2, "producer snapshot has a wrong checksum (stored 0x"),
         (lambda data: data[:-1], 1, "ends within entry 1 of 2 in {path} at byte 56;"),
@@ -139,10 +139,10 @@ def test_a_snapshot_without_producers_says_so(run: Run, snapshot: Path) -> None:
     ],
     ids=["checksum", "cut", "head", "empty", "version"],
 )
-def test_a_harmed_snapshot_is_shown_as_far_as_it_goes(
-    run: Run, snapshot: Path, harm: Any, shown: int, complaint: str
+def test_a_corrupt_snapshot_is_shown_as_far_as_it_goes(
+    run: Run, snapshot: Path, damage: Any, shown: int, complaint: str
 ) -> None:
-    snapshot.write_bytes(harm(snapshot.read_bytes()))
+    snapshot.write_bytes(damage(snapshot.read_bytes()))
     for options in ((), ("--json",)):
         ran = run("dump", snapshot, *options)
         assert ran.code == 2

@@ -81,7 +81,7 @@ def test_the_largest_latency_may_be_given_measured_here_or_elsewhere(
     assert "show no latency of topic orders" in unmeasured.err
 
 
-def test_a_position_beyond_the_log_end_is_told(run: Run, clusters: tuple[Path, Path]) -> None:
+def test_a_position_beyond_the_log_end_is_reported(run: Run, clusters: tuple[Path, Path]) -> None:
     for position, place in ((4, "in-log"), (5, "beyond-log-end")):
         given = ("--offsets", f"billing:orders:0:{position}")
         ran = run("failover", *clusters, *given, "--json")

@@ -14,7 +14,7 @@ from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_items, group_li
 #: Partitions of the directory, all with the same three segments.
 MANY = 12
 
-Harm = Callable[[Path], None]
+Damage = Callable[[Path], None]
 
 
 def flip_a_byte(partition: Path) -> None:
@@ -38,7 +38,7 @@ def nothing(partition: Path) -> None:
     """Leave it as it is."""
 
 
-CASES: dict[str, tuple[Harm, list[str], str, dict[str, str]]] = {
+CASES: dict[str, tuple[Damage, list[str], str, dict[str, str]]] = {
     "verify": (flip_a_byte, ["verify"], ".log at byte ", {"severity": "data-loss-risk"}),
     "ls": (leave_something, ["ls"], "left over: ", {"kind": "leftover"}),
     "predict": (
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Harm, list[str], str, dict[str, str]]] = {
 def test_of_many_lines_a_few_are_printed_and_with_verbose_all(
     name: str, run: Run, sample_copy: Path
 ) -> None:
-    harm, (command, *options), line, fields = CASES[name]
+    damage, (command, *options), line, fields = CASES[name]
     logs = sample_copy.parent / "many"
     logs.mkdir()
     for path in sample_copy.iterdir():
@@ -73,7 +73,7 @@ def test_of_many_lines_a_few_are_printed_and_with_verbose_all(
     )
     for each in names:
         shutil.copytree(sample_copy / "up-1", logs / each)
-        harm(logs / each)
+        damage(logs / each)
     rows = run(command, logs, *options, "--json").lines
     total = sum(all(row.get(key) == value for key, value in fields.items()) for row in rows)
     assert total >= MANY

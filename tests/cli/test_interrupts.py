@@ -82,7 +82,7 @@ def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_p
         ("the second time", "twice()"),
     ],
 )
-def test_ctrl_c_is_told_wherever_it_comes(where: str, left: str, tmp_path: Path) -> None:
+def test_ctrl_c_is_reported_wherever_it_comes(where: str, left: str, tmp_path: Path) -> None:
     (tmp_path / "interrupting.py").write_text(
         "import signal\ntry:\n  signal.raise_signal(signal.SIGINT)\n"
         "except BaseException as error:\n  raise ImportError('a bad install') from error\n"

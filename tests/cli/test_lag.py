@@ -175,7 +175,7 @@ def test_a_directory_without_committed_offsets_says_how_to_give_them(
     )
 
 
-def test_a_broken_batch_is_told_and_the_other_partitions_are_measured(
+def test_a_broken_batch_is_reported_and_the_other_partitions_are_measured(
     run: Run, root: Path
 ) -> None:
     (path,) = (root / "orders-0").glob("*.log")

@@ -186,7 +186,7 @@ def test_sizes_are_shown_with_three_digits(size: int, shown: str) -> None:
     assert format_size(size) == shown
 
 
-def test_leftovers_and_damaged_checkpoints_are_told(
+def test_leftovers_and_damaged_checkpoints_are_reported(
     run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
 ) -> None:
     root = writable_copy(sample_root)

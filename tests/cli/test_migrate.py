@@ -214,7 +214,7 @@ def test_options_that_contradict_each_other(
     assert_one_sentence(run("migrate", sample_copy, *options), "--", *(options[-1:]))
 
 
-def test_a_segment_that_can_not_be_read_is_left_and_told(run: Run, sample_copy: Path) -> None:
+def test_a_segment_that_can_not_be_read_is_left_and_reported(run: Run, sample_copy: Path) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
     with log.open("r+b") as file:
         file.seek(945 + 60)
@@ -230,7 +230,7 @@ def test_a_segment_that_can_not_be_read_is_left_and_told(run: Run, sample_copy: 
     assert left in run("migrate", sample_copy, "--json").lines
 
 
-def test_segments_that_a_broker_rebuilds_itself_are_left_and_told(
+def test_segments_that_a_broker_rebuilds_itself_are_left_and_reported(
     run: Run, sample_copy: Path
 ) -> None:
     (sample_copy / ".kafka_cleanshutdown").unlink()
@@ -302,7 +302,7 @@ def test_a_file_of_modification_times_that_is_none(
     assert_one_sentence(run("migrate", sample_copy, "--mtimes", tmp_path / "none"), "none")
 
 
-def test_modification_times_that_name_nothing_are_told(
+def test_modification_times_that_name_nothing_are_reported(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "other.json").write_text('{"other-0/00000000000000000000.log": 5}')
@@ -355,7 +355,7 @@ def test_a_partition_that_can_t_be_asked_is_not_counted(run: Run, sample_copy: P
     assert "; 3 of 4 partitions asked\n" in ran.out
 
 
-def test_answers_before_and_after_are_told(run: Run, sample_copy: Path) -> None:
+def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy, "--topic", "up-0")
     assert (
         "\nanswers of 2.4 and 4.2: 3 of 9 sample times right before, 9 after; "
@@ -460,7 +460,7 @@ def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) 
     assert_one_sentence(run("changes", "undo", area), f"{area} is not an undo area", "changes list")
 
 
-def test_undo_refuses_what_somebody_changed_unless_told_to_leave_it(
+def test_undo_refuses_what_somebody_changed_unless_asked_to_leave_it(
     run: Run, sample_copy: Path
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")

@@ -96,7 +96,7 @@ def command_lines(root: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_regular_file_is_told_or_not_needed_by_every_command(
+def test_what_is_no_regular_file_is_reported_or_not_needed_by_every_command(
     tmp_path: Path, kind: str
 ) -> None:
     places = (*IN_PARTITION, *IN_LOG_DIR)
@@ -136,7 +136,7 @@ def test_a_log_that_is_no_file_keeps_no_other_partition_from_being_read(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dump_tells_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_dump_reports_what_is_no_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "t-0").mkdir()
     places = [tmp_path / "t-0" / name for name in (*IN_PARTITION, *IN_LOG_DIR[:-1])]
     for path in places:
@@ -240,7 +240,7 @@ def test_a_time_that_is_asked_for_before_a_migration_names_no_temporary_file(
     assert "kafkastore-" not in (ran.out + ran.err).replace(str(tmp_path), "")
 
 
-def test_a_partition_that_is_a_link_to_nothing_is_told_by_every_command(
+def test_a_partition_that_is_a_link_to_nothing_is_reported_by_every_command(
     tmp_path: Path, run: Run
 ) -> None:
     root = write(tmp_path / "logs", None, os.mkfifo)

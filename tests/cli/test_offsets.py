@@ -179,7 +179,7 @@ def test_special_timestamps_are_written_by_name_or_number(
 
 
 @pytest.mark.golden_cases(names=["create-time-out-of-order"], versions=["2.4.0", "4.1.1"])
-def test_special_timestamps_are_those_that_the_broker_told(run: Run, golden_case: Any) -> None:
+def test_special_timestamps_are_those_that_the_broker_reported(run: Run, golden_case: Any) -> None:
     rules = golden_case.answers["kafka"]
     for name, answers in golden_case.answers["partitions"].items():
         newest = max((row["version"] for row in answers["list_offsets"]), default=0)
@@ -192,7 +192,7 @@ def test_special_timestamps_are_those_that_the_broker_told(run: Run, golden_case
             assert told["error"] == ("UNSUPPORTED_VERSION" if row["error"] else None)
 
 
-def test_a_refused_timestamp_is_told(run: Run, sample_root: Path) -> None:
+def test_a_refused_timestamp_is_reported(run: Run, sample_root: Path) -> None:
     ran = run("offsets", sample_root, "--topic", "up-0", "--at", "-7", "--rules", "2.4", "--rules",
               "3.9", "--rules", "correct")
     assert ran.out.splitlines()[2].split()[:5] == ["up-0", "-7", "0", "refused", "refused"]
@@ -225,7 +225,7 @@ def test_brokers_without_isolation_are_refused(run: Run, sample_root: Path) -> N
     assert_one_sentence(ran, "isolation must be read_uncommitted for rules 0.10.2")
 
 
-def test_explanations_tell_the_way_and_the_reason(run: Run, sample_root: Path) -> None:
+def test_explanations_report_the_way_and_the_reason(run: Run, sample_root: Path) -> None:
     asked = ["--topic", "up-0", "--at", "2017-07-14T02:40:30Z", "--rules", "2.4", "--explain"]
     reason = (
         "segment 0 has no matching record, and the broker does not search the next segment: its "

@@ -71,7 +71,7 @@ def test_steps_summary_and_what_to_try_next_are_shown(
     )
 
 
-def test_problems_are_told_and_the_exit_code_is_1(
+def test_problems_are_reported_and_the_exit_code_is_1(
     run: Run, faked: Any, sample_root: Path, tmp_path: Path
 ) -> None:
     faked(["up-1 could not be read to its end"])
@@ -94,7 +94,7 @@ def test_in_place_asks_or_needs_yes(
     assert calls[0]["in_place"] is True
 
 
-def test_a_wrong_path_is_told_before_anything_is_started(
+def test_a_wrong_path_is_reported_before_anything_is_started(
     run: Run, faked: Any, tmp_path: Path
 ) -> None:
     calls = faked([])

@@ -13,7 +13,7 @@ from cli.test_documentation import check, documented
 @pytest.mark.golden_cases(
     names="crash-bad-crc", versions=["2.*", "3.*", "4.*"], answers="answers-recovered"
 )
-def test_a_crash_is_told_with_the_bytes_it_costs(golden_case: Any, run: Run) -> None:
+def test_a_crash_is_reported_with_the_bytes_it_costs(golden_case: Any, run: Run) -> None:
     ran = run("predict", golden_case.root / "logs", "--kafka-version", golden_case.version)
     assert ran.code == 1
     assert "crash-0 loses records" in ran.out
@@ -26,7 +26,7 @@ def test_a_crash_is_told_with_the_bytes_it_costs(golden_case: Any, run: Run) -> 
 
 
 @pytest.mark.golden_cases(names="crash-torn", versions=["2.*", "4.*"], answers="answers-recovered")
-def test_a_batch_that_a_crash_cut_short_is_told_by_all_and_a_loss_to_none(
+def test_a_batch_that_a_crash_cut_short_is_reported_by_all_and_a_loss_to_none(
     golden_case: Any, run: Run
 ) -> None:
     logs = golden_case.root / "logs"

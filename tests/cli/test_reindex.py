@@ -17,7 +17,7 @@ def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.fixture
 def crashed(golden: Any, writable_copy: Any) -> Path:
-    """What a broker left that was killed and then harmed: the last batch has a wrong checksum."""
+    """What a broker left that was killed and then damaged: the last batch has a wrong checksum."""
     copy: Path = writable_copy(golden("2.4.0", "crash-bad-crc", "answers").logs)
     return copy
 

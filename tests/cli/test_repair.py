@@ -13,7 +13,7 @@ from cli.test_documentation import check, documented
 
 
 @pytest.fixture
-def harmed(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> Path:
+def damaged(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> Path:
     """A directory closed in order, then a bit of its second segment flipped."""
     root = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     path = sorted(root.glob("broken-0/*.log"))[1]
@@ -23,35 +23,35 @@ def harmed(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> Pa
     return root
 
 
-def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, harmed: Path) -> None:
-    before = {path: path.read_bytes() for path in harmed.rglob("*") if path.is_file()}
-    ran = run("repair", harmed, "--on-corrupt", "skip", "--dry-run")
+def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, damaged: Path) -> None:
+    before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()}
+    ran = run("repair", damaged, "--on-corrupt", "skip", "--dry-run")
     assert ran.code == 0
     assert "190 bytes from byte 115 on, 1 offset from 23 on: skipped" in ran.out
-    assert before == {path: path.read_bytes() for path in harmed.rglob("*") if path.is_file()}
+    assert before == {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()}
 
 
-def test_kept_records_are_there_and_verify_is_content(run: Run, harmed: Path) -> None:
-    assert run("verify", harmed).code == 1
-    ran = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes")
+def test_kept_records_are_there_and_verify_is_content(run: Run, damaged: Path) -> None:
+    assert run("verify", damaged).code == 1
+    ran = run("repair", damaged, "--on-corrupt", "skip", "--in-place", "--yes")
     assert ran.code == 0
     assert "undo area: " in ran.out
-    assert run("verify", harmed).code == 0
-    assert len(run("cat", harmed, "--json").lines) == 99
+    assert run("verify", damaged).code == 0
+    assert len(run("cat", damaged, "--json").lines) == 99
 
 
-def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, harmed: Path) -> None:
-    ran = run("repair", harmed, "--on-corrupt", "truncate", "--in-place", "--yes")
+def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, damaged: Path) -> None:
+    ran = run("repair", damaged, "--on-corrupt", "truncate", "--in-place", "--yes")
     assert ran.code == 0
     assert "truncated" in ran.out
-    assert len(run("cat", harmed, "--json").lines) == 23
+    assert len(run("cat", damaged, "--json").lines) == 23
     area = next(line for line in ran.out.splitlines() if line.startswith("undo area: "))
     assert run("changes", "undo", area.removeprefix("undo area: ")).code == 0
-    assert run("verify", harmed).code == 1
+    assert run("verify", damaged).code == 1
 
 
-def test_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
-    rows = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes", "--json").lines
+def test_json_has_only_documented_fields(run: Run, damaged: Path) -> None:
+    rows = run("repair", damaged, "--on-corrupt", "skip", "--in-place", "--yes", "--json").lines
     check((row for row in rows if row["kind"] == "damage"), documented("repair"))
     for kind in ("plan", "change", "result"):
         check((row for row in rows if row["kind"] == kind), documented("migrate", kind))
@@ -63,19 +63,19 @@ def files_of(root: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("options", [[], ["--in-place", "--yes"], ["--dry-run"]])
 def test_without_a_choice_both_outcomes_are_shown_and_nothing_is_changed(
-    run: Run, harmed: Path, options: list[str]
+    run: Run, damaged: Path, options: list[str]
 ) -> None:
-    before = files_of(harmed.parent)
-    ran = run("repair", harmed, *options)
+    before = files_of(damaged.parent)
+    ran = run("repair", damaged, *options)
     assert ran.code == 1
     assert re.search(r"--on-corrupt skip +190 +6$", ran.out, re.MULTILINE)
     assert re.search(r"--on-corrupt truncate +9,287 +17$", ran.out, re.MULTILINE)
     assert "nothing was changed" in ran.out
-    assert files_of(harmed.parent) == before
+    assert files_of(damaged.parent) == before
 
 
-def test_the_choice_as_json_has_only_documented_fields(run: Run, harmed: Path) -> None:
-    rows = run("repair", harmed, "--json").lines
+def test_the_choice_as_json_has_only_documented_fields(run: Run, damaged: Path) -> None:
+    rows = run("repair", damaged, "--json").lines
     assert [(row["kind"], row["on_corrupt"], row["lost_bytes"]) for row in rows] == [
         ("choice", "skip", 190), ("choice", "truncate", 9287)
     ]
@@ -83,61 +83,61 @@ def test_the_choice_as_json_has_only_documented_fields(run: Run, harmed: Path) -
     check(rows[0]["damages"], documented("repair", "damage"))
 
 
-def test_where_no_byte_of_a_log_leaves_no_choice_is_needed(run: Run, harmed: Path) -> None:
-    for path in harmed.glob("broken-0/*.log"):
+def test_where_no_byte_of_a_log_leaves_no_choice_is_needed(run: Run, damaged: Path) -> None:
+    for path in damaged.glob("broken-0/*.log"):
         data = bytearray(path.read_bytes())
-        if path == sorted(harmed.glob("broken-0/*.log"))[1]:
+        if path == sorted(damaged.glob("broken-0/*.log"))[1]:
             data[300] ^= 1
         path.write_bytes(data)
-    index = sorted(harmed.glob("broken-0/*.index"))[1]
+    index = sorted(damaged.glob("broken-0/*.index"))[1]
     index.write_bytes(bytes(80))
-    assert run("verify", harmed).code == 1
-    ran = run("repair", harmed, "--in-place", "--yes")
+    assert run("verify", damaged).code == 1
+    ran = run("repair", damaged, "--in-place", "--yes")
     assert ran.code == 0
     assert "undo area: " in ran.out
-    assert run("verify", harmed).code == 0
+    assert run("verify", damaged).code == 0
 
 
-def test_what_is_no_file_is_named_and_the_rest_is_mended(run: Run, harmed: Path) -> None:
-    odd = sorted(harmed.glob("broken-0/*.timeindex"))[3]
+def test_what_is_no_file_is_named_and_the_rest_is_repaired(run: Run, damaged: Path) -> None:
+    odd = sorted(damaged.glob("broken-0/*.timeindex"))[3]
     odd.unlink()
     os.mkfifo(odd)
-    ran = run("repair", harmed, "--on-corrupt", "skip", "--in-place", "--yes")
+    ran = run("repair", damaged, "--on-corrupt", "skip", "--in-place", "--yes")
     assert ran.code == 1
     assert ran.err.count("\n") == 1
     assert f"not repaired: {odd} is not a regular file" in ran.err
-    assert len(run("cat", harmed, "--json").lines) == 99
-    rows = run("repair", harmed, "--on-corrupt", "skip", "--dry-run", "--json").lines
+    assert len(run("cat", damaged, "--json").lines) == 99
+    rows = run("repair", damaged, "--on-corrupt", "skip", "--dry-run", "--json").lines
     (left,) = (row for row in rows if row["kind"] == "left-alone")
     check([left], documented("repair", "left-alone"))
 
 
-def test_wrong_use_is_one_sentence(run: Run, harmed: Path, tmp_path: Path) -> None:
-    assert_one_sentence(run("repair", harmed, "--on-corrupt", "best"), "best")
-    assert_one_sentence(run("repair", harmed, "--on-corrupt", "best", "--dry-run"), "best")
-    assert_one_sentence(run("repair", harmed, "--on-corrupt", "skip", "--in-place"), "needs --yes")
-    ran = run("repair", harmed, "--on-corrupt", "skip", "--yes")
+def test_wrong_use_is_one_sentence(run: Run, damaged: Path, tmp_path: Path) -> None:
+    assert_one_sentence(run("repair", damaged, "--on-corrupt", "best"), "best")
+    assert_one_sentence(run("repair", damaged, "--on-corrupt", "best", "--dry-run"), "best")
+    assert_one_sentence(run("repair", damaged, "--on-corrupt", "skip", "--in-place"), "needs --yes")
+    ran = run("repair", damaged, "--on-corrupt", "skip", "--yes")
     assert_one_sentence(ran, "--yes needs --in-place")
 
 
 def test_a_copy_is_repaired_and_the_original_left_alone(
-    run: Run, harmed: Path, tmp_path: Path
+    run: Run, damaged: Path, tmp_path: Path
 ) -> None:
-    before = files_of(harmed)
+    before = files_of(damaged)
     copy = tmp_path / "copy"
-    assert run("repair", harmed, "--copy-to", copy).code == 1  # a choice is needed first
+    assert run("repair", damaged, "--copy-to", copy).code == 1  # a choice is needed first
     assert not copy.exists()
-    ran = run("repair", harmed, "--on-corrupt", "skip")
+    ran = run("repair", damaged, "--on-corrupt", "skip")
     assert ran.code == 0
     assert ran.out.endswith("--copy-to DIR repairs a copy, --in-place this directory\n")
-    ran = run("repair", harmed, "--on-corrupt", "skip", "--copy-to", copy)
+    ran = run("repair", damaged, "--on-corrupt", "skip", "--copy-to", copy)
     assert ran.code == 0
-    assert files_of(harmed) == before
+    assert files_of(damaged) == before
     assert run("verify", copy, "--fail-on", "wrong-answers").code == 0
 
 
 def test_a_directory_that_is_not_there_is_one_sentence(
-    run: Run, harmed: Path, tmp_path: Path
+    run: Run, damaged: Path, tmp_path: Path
 ) -> None:
     ran = run("repair", tmp_path / "x", "--on-corrupt", "skip", "--in-place", "--yes")
     assert_one_sentence(ran, "x")

@@ -155,7 +155,7 @@ def test_a_partition_directory_by_itself_is_noted(run: Run, logs: Path) -> None:
     assert "retention.ms=-1," in ran.out
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_judged(run: Run, logs: Path) -> None:
+def test_what_cannot_be_read_is_reported_and_the_rest_is_judged(run: Run, logs: Path) -> None:
     index = kafkastore.open(logs)["roll-0"].segments[0].time_index_path
     index.unlink()
     index.mkdir()

@@ -45,7 +45,7 @@ def test_topics_need_a_path(run: Run) -> None:
     assert_one_sentence(run("sizing", "--interval", 0), "--interval")
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_sized(run: Run, sample_copy: Path) -> None:
+def test_what_cannot_be_read_is_reported_and_the_rest_is_sized(run: Run, sample_copy: Path) -> None:
     index = sample_copy / "up-0" / "00000000000000000000.index"
     index.unlink()
     index.mkdir()

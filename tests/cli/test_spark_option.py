@@ -248,7 +248,7 @@ def test_paths_as_they_were_given(
     assert f"\n      {sample_root.name}/up-0/" in ran.out
 
 
-def test_wrong_paths_are_told_before_spark_is_started(run: Run, tmp_path: Path) -> None:
+def test_wrong_paths_are_reported_before_spark_is_started(run: Run, tmp_path: Path) -> None:
     ran = run("verify", tmp_path / "none", "--spark", "nothing")
     assert_one_sentence(ran, "does not exist")
 
@@ -290,7 +290,7 @@ def test_without_spark_one_sentence_says_how_to_install_it(
 
 
 @pytest.mark.parametrize("scheme", ["sc", "spark"])
-def test_a_master_that_nobody_is_at_is_told_without_starting_spark(
+def test_a_master_that_nobody_is_at_is_reported_without_starting_spark(
     run: Run, sample_root: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(builder: object) -> None:

@@ -17,13 +17,13 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("text", "told"), TEXTS)
-def test_a_wrong_time_is_told_how_to_write_it(text: str, told: str) -> None:
+def test_a_wrong_time_gets_the_way_to_write_it(text: str, told: str) -> None:
     with pytest.raises(click.UsageError) as refused:
         parse_moment(text)
     assert told in str(refused.value)
 
 
-def test_a_time_when_clocks_change_is_told_to_have_its_offset() -> None:
+def test_a_time_when_clocks_change_needs_its_offset() -> None:
     with pytest.raises(click.UsageError) as refused:
         parse_moment("2024-10-27T02:30:00", ZoneInfo("Europe/Berlin"))
     assert "exists twice or not at all in Europe/Berlin" in str(refused.value)

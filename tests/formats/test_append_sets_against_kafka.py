@@ -47,7 +47,7 @@ def batches(chance):
 
 
 @pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
-def test_a_batch_gets_what_a_broker_gives_it_also_where_it_is_compressed_anew(
+def test_a_batch_gets_what_a_broker_gives_it_also_where_it_is_compressed_again(
     require_broker, version
 ):
     require_broker(version)

@@ -142,18 +142,18 @@ def test_no_room_and_no_bytes_are_nothing_scanned():
 
 
 def test_checksums_are_looked_at_only_when_asked():
-    harmed = V2[:-1] + b"\xff"
-    assert scan(harmed)[0]["crc_valid"].tolist() == [-1]
-    assert scan(harmed + V1, verify_crc=True)[0]["crc_valid"].tolist() == [0, 1]
+    damaged = V2[:-1] + b"\xff"
+    assert scan(damaged)[0]["crc_valid"].tolist() == [-1]
+    assert scan(damaged + V1, verify_crc=True)[0]["crc_valid"].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("batch", [V0, V1, V2])
-def test_every_flipped_bit_behind_the_checksum_is_noticed(batch):
+def test_every_flipped_bit_after_the_checksum_is_noticed(batch):
     guarded_from = 21 if batch[16] == 2 else 17    # a flipped magic may be another valid one
     for bit in range(guarded_from * 8, len(batch) * 8):
-        harmed = bytearray(batch)
-        harmed[bit // 8] ^= 1 << bit % 8
-        headers, *_ = scan(bytes(harmed), verify_crc=True)
+        damaged = bytearray(batch)
+        damaged[bit // 8] ^= 1 << bit % 8
+        headers, *_ = scan(bytes(damaged), verify_crc=True)
         assert headers["crc_valid"].tolist() == [0], bit
 
 

@@ -117,7 +117,7 @@ def test_each_fault_is_counted_and_its_first_place_kept(case):
     assert kind in FAULTS
 
 
-def test_offsets_that_no_relative_offset_can_tell_are_outside_the_segment():
+def test_offsets_that_no_relative_offset_can_express_are_outside_the_segment():
     assert faults([(5, 2**31 + 4, NOW)], base_offset=5, next_offset=5) == {}
     found = faults([(5, 2**31 + 5, NOW)], base_offset=5, next_offset=5)
     assert list(found) == ["outside-segment"]
@@ -156,7 +156,7 @@ def test_entries_of_bytes_that_are_left_out_are_not_judged_but_others_are():
     assert (log.false_offset_entry, log.false_time_entry) == (0, 0)
 
 
-def test_leader_epochs_are_told_where_they_first_rise_and_where_they_fall():
+def test_leader_epochs_are_reported_where_they_first_rise_and_where_they_fall():
     headers = headers_of([(number, number, NOW) for number in range(6)])
     headers["leader_epoch"] = [-1, 0, 0, 3, 1, -2]
     log = sequence()
@@ -167,7 +167,7 @@ def test_leader_epochs_are_told_where_they_first_rise_and_where_they_fall():
         ("epoch-went-back", 1), ("negative-epoch", -2)]
 
 
-def test_producers_are_told_of_the_last_headers_alone():
+def test_producers_are_reported_of_the_last_headers_alone():
     headers = headers_of([(0, 0, NOW), (1, 1, NOW)])
     headers["producer_id"][0] = 7
     log = sequence()
@@ -177,7 +177,7 @@ def test_producers_are_told_of_the_last_headers_alone():
     assert not log.has_producers
 
 
-def test_only_the_first_batch_tells_that_the_log_begins_at_time_zero():
+def test_only_the_first_batch_reports_that_the_log_begins_at_time_zero():
     for first, is_zero in (((0, 2, 0), True), ((1, 2, 0), False), ((0, 2, 5), False)):
         log = sequence()
         log.append(headers_of([first, (3, 3, 0)]))

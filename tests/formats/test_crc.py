@@ -106,7 +106,7 @@ def test_bytes_may_begin_anywhere_in_a_cache_line(function, polynomial, kernel):
 @each_kernel
 @each_checksum
 @pytest.mark.parametrize("kind", [0, 255])
-def test_equal_bytes_have_a_checksum_that_tells_their_number(function, polynomial, kind, kernel):
+def test_equal_bytes_have_a_checksum_that_reports_their_number(function, polynomial, kind, kernel):
     data = bytes([kind]) * 1300
     wanted = crcs_of_beginnings(polynomial, data)
     assert len(set(wanted)) == len(data) + 1

@@ -119,16 +119,16 @@ def test_zstd_frames_are_read_to_the_last_whatever_was_read_before():
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES[1:])
-def test_harm_gives_bytes_or_one_kind_of_error(codec):
+def test_damage_gives_bytes_or_one_kind_of_error(codec):
     source = random.Random(codec)
     for magic in (0, 1, 2):
         if codec == ZSTD and magic < 2:
             continue
         data = compress(codec, RECORDS, magic=magic)
         for bit in range(len(data) * 8):
-            harmed = bytearray(data)
-            harmed[bit // 8] ^= 1 << bit % 8
-            try_to_decompress(codec, bytes(harmed), magic)
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 1 << bit % 8
+            try_to_decompress(codec, bytes(damaged), magic)
         for _ in range(300):
             try_to_decompress(codec, source.randbytes(source.randrange(60)), magic)
             at = source.randrange(len(data))

@@ -57,7 +57,7 @@ def test_a_partition_directory_is_split_at_its_last_dash(name, topic, partition)
         ("x-delete-1", "x-delete", 1),
     ],
 )
-def test_what_stands_behind_the_last_dot_of_a_marked_directory_is_left_off(
+def test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off(
     name, topic, partition, suffix
 ):
     assert parse_partition_directory(f"{name}.{UUID}-{suffix}") == (

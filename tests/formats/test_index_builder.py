@@ -133,7 +133,7 @@ def test_first_offsets_are_stored_where_asked_for():
     assert time_entries_of(time_index, 0) == [(60, 9)]
 
 
-def test_markers_of_producers_can_be_stopped_behind():
+def test_markers_of_producers_can_be_stopped_after():
     headers = headers_of([(at, at, at) for at in range(6)])
     headers["magic"] = [2, 2, 1, 2, 2, 1]
     headers["producer_id"] = [-1, 7, -1, -1, 7, -1]

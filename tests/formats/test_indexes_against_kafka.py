@@ -36,10 +36,10 @@ def index_files(layout, seed):
         yield data
         yield data + bytes(size * int(random.integers(1, 3000)))
         yield data[: len(data) - 1 - int(random.integers(size - 1))]
-        harmed = bytearray(data)
+        damaged = bytearray(data)
         for at in random.integers(len(data), size=3):
-            harmed[at] ^= 1 << int(random.integers(8))
-        yield bytes(harmed)
+            damaged[at] ^= 1 << int(random.integers(8))
+        yield bytes(damaged)
         few = int(random.integers(1, 2 * count + 2))
         slots = random.integers(-few, few, (count, 2)).tolist()
         yield b"".join(struct.pack(layout, *slot) for slot in slots)
@@ -230,7 +230,7 @@ def aborted_transactions(count, seed):
 
 
 def transaction_index_files(seed):
-    """Sound ones, empty ones, torn ones, unsorted ones and harmed ones; of version 0 throughout."""
+    """Sound ones, empty ones, torn ones, unsorted and damaged ones; of version 0 throughout."""
     random = np.random.default_rng(seed)
     for count in (0, 1, 2, 3, 10, 40, 300):
         entries = aborted_transactions(count, seed + count)

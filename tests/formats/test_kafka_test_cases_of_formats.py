@@ -73,7 +73,7 @@ COVERED = {
         (OFFSET, "test_last_offset_equal_to_the_base_offset_is_sound")
     ],
     "TransactionIndexTest.testPositionSetCorrectlyWhenOpened": [
-        (HERE, "test_what_is_appended_to_a_reopened_transaction_index_stands_behind_the_rest")
+        (HERE, "test_what_is_appended_to_a_reopened_transaction_index_stands_after_the_rest")
     ],
     "TransactionIndexTest.testSanityCheck": [
         (TRANSACTION, "test_a_last_offset_below_the_base_offset_is_found_by_check")
@@ -280,7 +280,7 @@ def test_an_offset_index_is_cut_and_grows_again():
     assert offset_index.entry_count(append(index, 0)) == 1
 
 
-def test_what_is_appended_to_a_reopened_transaction_index_stands_behind_the_rest(tmp_path):
+def test_what_is_appended_to_a_reopened_transaction_index_stands_after_the_rest(tmp_path):
     """TransactionIndexTest.testPositionSetCorrectlyWhenOpened."""
     path = tmp_path / f"{0:020}.txnindex"
     path.write_bytes(transaction_index.pack(FOUR))

@@ -20,7 +20,7 @@ NO_EPOCHS = (EPOCHS, "test_nothing_is_cut_off_no_epochs")
 CHECKPOINT = (EPOCHS, "test_epochs_are_the_same_after_a_way_through_the_checkpoint")
 
 NEXT = (PRODUCERS, "test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0")
-WRAPS = (PRODUCERS, "test_sequences_go_on_with_0_behind_the_last_one")
+WRAPS = (PRODUCERS, "test_sequences_go_on_with_0_after_the_last_one")
 REPLICAS = (PRODUCERS, "test_replicas_take_gaps_and_producers_they_do_not_know")
 NEWER_MARKER = (TRANSACTIONS, "test_a_marker_of_a_newer_epoch_forgets_the_batches")
 UNSTABLE = (
@@ -28,7 +28,7 @@ UNSTABLE = (
 )
 EXPIRED = (PRODUCERS, "test_a_producer_that_expired_may_go_on")
 SNAPSHOT_OPEN = (PRODUCERS, "test_a_snapshot_holds_the_last_batch_and_the_open_transaction")
-FENCED = (TRANSACTIONS, "test_a_marker_of_an_older_coordinator_is_refused_also_behind_a_reload")
+FENCED = (TRANSACTIONS, "test_a_marker_of_an_older_coordinator_is_refused_also_after_a_reload")
 
 #: Kafka's test -> the tests that say the same: file and name.
 COVERED = {

@@ -246,7 +246,7 @@ def all_headers(partition):
 
 
 @pytest.mark.golden_cases(names=["leader-epochs", "transactions"], answers="answers")
-def test_the_batches_tell_the_epochs_that_the_broker_wrote_down(golden_case):
+def test_the_batches_report_the_epochs_that_the_broker_wrote_down(golden_case):
     compared = 0
     for checkpoint in sorted(golden_case.logs.glob("*/leader-epoch-checkpoint")):
         expected = parse_leader_epoch_checkpoint(checkpoint.read_bytes())

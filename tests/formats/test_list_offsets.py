@@ -121,14 +121,14 @@ def test_every_message_is_written_and_read_as_the_model_does(kind, version):
 
 
 @pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
-def test_a_harmed_message_is_read_as_the_model_does_or_refused(kind, version):
+def test_a_corrupt_message_is_read_as_the_model_does_or_refused(kind, version):
     message, parse, _, _ = KINDS[kind]
     sound = message_strategies.values(message, version).map(
         lambda fields: message_model.write(message, version, fields)
     )
 
     @bounded(50)
-    @given(message_strategies.harmed(sound) | st.binary(max_size=60))
+    @given(message_strategies.damaged(sound) | st.binary(max_size=60))
     def check(data):
         expected = outcome(lambda data: message_model.read(message, version, data)[0], data)
         assert plain(outcome(lambda data: parse(data, version), data)) == expected

@@ -221,9 +221,9 @@ def test_every_cut_of_a_set_leaves_the_whole_messages(magic):
 def test_every_flipped_bit_in_an_uncompressed_set_is_read_as_the_model_reads_it(magic):
     whole = b"".join(message(magic, offset, 5, b"k", b"v") for offset in range(2))
     for bit in range(len(whole) * 8):
-        harmed = bytearray(whole)
-        harmed[bit // 8] ^= 1 << bit % 8
-        data = wrapper(bytes(harmed), magic=magic)
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        data = wrapper(bytes(damaged), magic=magic)
         try:
             wanted = record_reader.read_records(data)
         except record_reader.Broken:

@@ -268,7 +268,7 @@ def without(fields, names, message):
 
 
 @pytest.mark.parametrize(("broker", "kind"), BOTH)
-def test_sound_and_harmed_values_are_read_as_kafka_does(require_broker, broker, kind):
+def test_sound_and_corrupt_values_are_read_as_kafka_does(require_broker, broker, kind):
     require_broker(broker)
     message = KINDS[kind][0]
     requests = []
@@ -278,7 +278,7 @@ def test_sound_and_harmed_values_are_read_as_kafka_does(require_broker, broker, 
                 message, version, without(fields, UNKNOWN_TO.get(broker, ()), message)
             )
         )
-        data = some(sound, 30) + some(message_strategies.harmed(sound), 90)
+        data = some(sound, 30) + some(message_strategies.damaged(sound), 90)
         requests += [(version, each) for each in data if is_clear(broker, message, version, each)]
     answers = compare_readings(broker, kind, requests)
     assert len(answers) / 20 < answers.count("refused") < len(answers)

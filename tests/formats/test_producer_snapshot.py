@@ -1,4 +1,4 @@
-"""Producer snapshots: those of real brokers, made ones, harmed ones."""
+"""Producer snapshots: those of real brokers, made ones, damaged ones."""
 
 import struct
 
@@ -72,7 +72,7 @@ def test_the_last_snapshot_knows_the_last_stable_offset(golden_case):
     assert was_open
 
 
-def test_bytes_behind_the_entries_are_left_out_if_the_checksum_has_them():
+def test_bytes_after_the_entries_are_left_out_if_the_checksum_has_them():
     assert producer_snapshot.parse(packed(TWO, behind=b"more")).tolist() == TWO
     with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(packed(TWO) + b"more")

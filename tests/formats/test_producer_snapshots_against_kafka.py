@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kafka
 
 
 def snapshots(count, seed):
-    """Snapshots of any numbers, and as many harmed ones, most with their checksum made right."""
+    """Snapshots of any numbers, and as many damaged ones, most with their checksum made right."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         entries = np.zeros(int(random.integers(5)), PRODUCER_ENTRY)
@@ -23,19 +23,19 @@ def snapshots(count, seed):
             small = random.integers(-1, 100, len(entries), kind)
             entries[name] = np.where(random.random(len(entries)) < 0.3, drawn, small)
         yield producer_snapshot.pack(entries)
-        harmed = bytearray(producer_snapshot.pack(entries))
-        at, harm = int(random.integers(len(harmed))), int(random.integers(5))
-        if harm == 0:
-            del harmed[at:]
-        elif harm == 1:
-            harmed += bytes(at)
-        elif harm == 2:
-            harmed[6:10] = int(random.integers(-3, 9)).to_bytes(4, "big", signed=True)
+        damaged = bytearray(producer_snapshot.pack(entries))
+        at, damage = int(random.integers(len(damaged))), int(random.integers(5))
+        if damage == 0:
+            del damaged[at:]
+        elif damage == 1:
+            damaged += bytes(at)
+        elif damage == 2:
+            damaged[6:10] = int(random.integers(-3, 9)).to_bytes(4, "big", signed=True)
         else:
-            harmed[at] ^= 1 << int(random.integers(8))
+            damaged[at] ^= 1 << int(random.integers(8))
         if random.random() < 0.7:
-            harmed[2:6] = crc32c(bytes(harmed[6:])).to_bytes(4, "big")
-        yield bytes(harmed)
+            damaged[2:6] = crc32c(bytes(damaged[6:])).to_bytes(4, "big")
+        yield bytes(damaged)
 
 
 def shown(snapshot, *, batch_may_be_none):

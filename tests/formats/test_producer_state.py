@@ -44,7 +44,7 @@ def test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0():
     assert entry_of(state)["producer_epoch"] == 1
 
 
-def test_sequences_go_on_with_0_behind_the_last_one():
+def test_sequences_go_on_with_0_after_the_last_one():
     state = ProducerState()
     append(state, Batch(1, 735, epoch=15, sequence=LAST_SEQUENCE), origin="replication")
     assert refused(state, Batch(1, 736, epoch=15, sequence=1)) is errors.OutOfOrderSequenceError
@@ -64,7 +64,7 @@ def test_a_batch_may_go_over_the_last_sequence():
 
 
 @pytest.mark.parametrize("repeated", range(7))
-def test_the_last_five_batches_are_told_when_they_come_twice(repeated):
+def test_the_last_five_batches_are_reported_when_they_come_twice(repeated):
     state = ProducerState()
     for number in range(7):
         append(state, Batch(1, 10 * number, 2, sequence=2 * number, timestamp=number))
@@ -156,7 +156,7 @@ def test_judging_does_not_change_anything():
     assert entry_of(state)["last_offset"] == 20
 
 
-def test_batches_of_one_append_are_judged_one_behind_the_other():
+def test_batches_of_one_append_are_judged_one_after_the_other():
     state = ProducerState()
     append(state, Batch(1, 0, 2, sequence=0), Batch(1, 2, 2, sequence=2), Batch(5, 4, sequence=9))
     assert refused(state, Batch(1, 5, sequence=4), Batch(1, 6, sequence=4)) is (
@@ -358,7 +358,7 @@ def test_a_replay_knows_what_the_model_knows_whatever_runs_it_is_given(
     ),
     st.sampled_from(VERSIONS),
 )
-def test_a_batch_is_refused_told_or_taken_as_the_model_says(steps, version):
+def test_a_batch_is_refused_reported_or_taken_as_the_model_says(steps, version):
     producers, state = Producers(rules_of(version)), ProducerState(rules=rules_of(version))
     offset, found = 0, []
     for step, origin in steps:

@@ -75,7 +75,7 @@ def test_a_marker_of_an_older_epoch_is_refused():
     )
 
 
-def test_a_marker_of_an_older_coordinator_is_refused_also_behind_a_reload():
+def test_a_marker_of_an_older_coordinator_is_refused_also_after_a_reload():
     state = ProducerState()
     append(state, Batch(1, 99, sequence=0, is_transactional=True))
     append(state, marker(1, 100, coordinator_epoch=1), origin="coordinator")
@@ -155,7 +155,7 @@ def test_the_last_stable_offset_of_a_transaction_is_where_another_is_open():
     assert append(state, marker(2, 180), origin="coordinator") == [(2, 35, 180, 181)]
 
 
-def test_of_one_append_transactions_behind_the_marker_count_too():
+def test_of_one_append_transactions_after_the_marker_count_too():
     """Kafka begins all of them before it ends one; those of the same producer are left out."""
     batches = [
         Batch(1, 0, is_transactional=True), marker(1, 1),

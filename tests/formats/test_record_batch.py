@@ -199,7 +199,7 @@ def test_an_unknown_magic_is_not_supported(magic):
         RecordBatch(data)
 
 
-def test_a_batch_cut_at_any_byte_or_with_bytes_behind_is_refused():
+def test_a_batch_cut_at_any_byte_or_with_bytes_after_is_refused():
     for size in range(len(WHOLE.data)):
         with pytest.raises(CorruptBatchError):
             RecordBatch(WHOLE.data[:size])
@@ -207,14 +207,14 @@ def test_a_batch_cut_at_any_byte_or_with_bytes_behind_is_refused():
         RecordBatch(WHOLE.data + b"\0")
 
 
-def test_a_wrong_checksum_is_told_with_both_numbers_and_the_place():
-    harmed = WHOLE.data[:-1] + b"\x55"
-    batch = RecordBatch(harmed, position=77)
+def test_a_wrong_checksum_is_reported_with_both_numbers_and_the_place():
+    damaged = WHOLE.data[:-1] + b"\x55"
+    batch = RecordBatch(damaged, position=77)
     assert not batch.is_valid()
     with pytest.raises(CorruptBatchError) as caught:
         batch.verify()
-    stored = int.from_bytes(harmed[17:21], "big")
-    computed = int.from_bytes(with_right_crc(harmed)[17:21], "big")
+    stored = int.from_bytes(damaged[17:21], "big")
+    computed = int.from_bytes(with_right_crc(damaged)[17:21], "big")
     assert f"{stored:#010x}" in str(caught.value)
     assert f"{computed:#010x}" in str(caught.value)
     assert caught.value.position == 77
@@ -223,19 +223,19 @@ def test_a_wrong_checksum_is_told_with_both_numbers_and_the_place():
 def test_golden_batches_with_a_flipped_bit_are_read_as_the_model_reads_them(golden):
     for kind, batch in smallest_batches(golden).items():
         for bit in range(12 * 8, min(len(batch), 300) * 8):
-            harmed = bytearray(batch)
-            harmed[bit // 8] ^= 1 << bit % 8
-            harmed = bytes(harmed)
-            if not 0 <= harmed[16] <= 2:
+            damaged = bytearray(batch)
+            damaged[bit // 8] ^= 1 << bit % 8
+            damaged = bytes(damaged)
+            if not 0 <= damaged[16] <= 2:
                 continue
-            if harmed[16] != batch[16] and record_reader.split(harmed)[1] == "broken":
+            if damaged[16] != batch[16] and record_reader.split(damaged)[1] == "broken":
                 continue
-            got = outcome(lambda harmed=harmed: RecordBatch(harmed).records())
-            wanted = outcome(lambda harmed=harmed: record_reader.read_records(harmed))
+            got = outcome(lambda damaged=damaged: RecordBatch(damaged).records())
+            wanted = outcome(lambda damaged=damaged: record_reader.read_records(damaged))
             assert got == wanted, (kind, bit)
 
 
-def test_golden_batches_cut_behind_the_header_are_read_as_the_model_reads_them(golden):
+def test_golden_batches_cut_after_the_header_are_read_as_the_model_reads_them(golden):
     for kind, batch in smallest_batches(golden).items():
         header = 61 if batch[16] == 2 else 26 if batch[16] == 0 else 34
         for size in range(header, min(len(batch), 400)):
@@ -247,13 +247,13 @@ def test_golden_batches_cut_behind_the_header_are_read_as_the_model_reads_them(g
 
 @bounded(400)
 @given(batches(), st.randoms(use_true_random=False))
-def test_random_harm_is_read_as_the_model_reads_it(written, source):
-    harmed = bytearray(written.data)
+def test_random_damage_is_read_as_the_model_reads_it(written, source):
+    damaged = bytearray(written.data)
     for _ in range(source.randrange(1, 4)):
-        harmed[source.randrange(17, len(harmed))] = source.randrange(256)
-    harmed = bytes(harmed)
-    got = outcome(lambda: RecordBatch(harmed).records())
-    assert got == outcome(lambda: record_reader.read_records(harmed))
+        damaged[source.randrange(17, len(damaged))] = source.randrange(256)
+    damaged = bytes(damaged)
+    got = outcome(lambda: RecordBatch(damaged).records())
+    assert got == outcome(lambda: record_reader.read_records(damaged))
 
 
 def test_random_bytes_are_a_batch_or_an_error():

@@ -476,7 +476,7 @@ def test_a_limit_that_no_batch_can_have_is_refused(limit):
 
 
 THREE = columns_of([Row(0, 1, b"k", b"v", (("a", b"b"),)), Row(1, 2), Row(2, 3, b"", b"w")])
-HARMED = {
+DAMAGED = {
     "no value": ({"value": None}, "columns"),
     "short offsets of records": ({"offset": bytes(23)}, "offset"),
     "short timestamps": ({"timestamp": bytes(16)}, "timestamp"),
@@ -499,10 +499,10 @@ HARMED = {
 }
 
 
-@pytest.mark.parametrize(("harm", "where"), HARMED.values(), ids=HARMED)
-def test_columns_that_are_not_what_they_say_are_refused(harm, where):
+@pytest.mark.parametrize(("damage", "where"), DAMAGED.values(), ids=DAMAGED)
+def test_columns_that_are_not_what_they_say_are_refused(damage, where):
     """`where`: the argument, or the offset of the record."""
-    columns = {name: part for name, part in (THREE | harm).items() if part is not None}
+    columns = {name: part for name, part in (THREE | damage).items() if part is not None}
     with pytest.raises((ArgumentValueError, RecordValueError)) as refusal:
         build_batch_from_columns(3, columns)
     assert getattr(refusal.value, "argument", getattr(refusal.value, "offset", None)) == where

@@ -382,7 +382,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-def test_a_broken_batch_is_told_and_those_before_it_are_kept(broken):
+def test_a_broken_batch_is_reported_and_those_before_it_are_kept(broken):
     data = RIGHT.data + broken.data
     columns = RecordColumns(ALL_COLUMNS, max_rows=2**40)
     with pytest.raises(CorruptBatchError) as caught:
@@ -391,7 +391,7 @@ def test_a_broken_batch_is_told_and_those_before_it_are_kept(broken):
     assert table(columns) == rows_of([RIGHT])
 
 
-def test_a_wrong_checksum_is_told_and_batches_before_it_are_kept():
+def test_a_wrong_checksum_is_reported_and_batches_before_it_are_kept():
     data = RIGHT.data + RIGHT.with_offset(2).data[:-1] + b"\x09"
     columns = RecordColumns(ALL_COLUMNS)
     with pytest.raises(ChecksumError):
@@ -493,22 +493,22 @@ def test_a_bomb_is_refused():
 
 @pytest.mark.parametrize("name", ["value", HEADERS_COLUMN])
 def test_golden_batches_with_a_flipped_bit_give_the_records_of_the_batch(golden, name):
-    """The same cursor serves both; columns may leave headers unread, and then see no harm there."""
+    """Columns may leave headers unread, and then see no damage there; both use one cursor."""
     for kind, batch in smallest_batches(golden).items():
         first = 17 if batch[16] < 2 else 43
         for bit in range(first * 8, min(len(batch), 200) * 8, 3):
-            harmed = bytearray(batch)
-            harmed[bit // 8] ^= 1 << bit % 8
-            harmed = with_right_crc(bytes(harmed))
+            damaged = bytearray(batch)
+            damaged[bit // 8] ^= 1 << bit % 8
+            damaged = with_right_crc(bytes(damaged))
             columns = RecordColumns(
                 [name, "offset"], start_offset=-(2**63), include_control=True
             )
             try:
-                wanted = [record.offset for record in RecordBatch(harmed).records()]
+                wanted = [record.offset for record in RecordBatch(damaged).records()]
             except KafkaStoreError:
                 wanted = None
             try:
-                columns.append(harmed, scanned(harmed))
+                columns.append(damaged, scanned(damaged))
                 got = [row["offset"] for row in table(columns)]
             except KafkaStoreError:
                 got = None

@@ -234,7 +234,7 @@ def test_kafka_finds_what_we_find_in_a_file_that_we_write(require_broker, tmp_pa
     assert len(set(expected)) > 60
 
 
-def harmed(data, chance):
+def damaged(data, chance):
     """Flip bits, cut bytes, put some in or take some out."""
     data = bytearray(data)
     for _ in range(chance.choice([1, 1, 1, 2, 5])):
@@ -261,7 +261,7 @@ def small_batches(seed):
     return [batch for batch in random_batches(seed, each=30) if len(batch.data) < 400]
 
 
-def without_harmed_epochs(answer):
+def without_damaged_epochs(answer):
     """The leader epoch is not in the checksum; to us all below 0 is none."""
     return re.sub(r"(batch(?: \S+){8}) -\d+", r"\1 -1", answer)
 
@@ -280,19 +280,19 @@ def seen(path, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_harmed_files_end_for_us_where_they_end_for_kafka(require_broker, tmp_path, version):
+def test_corrupt_files_end_for_us_where_they_end_for_kafka(require_broker, tmp_path, version):
     """But for a magic above 2, which is in no checksum: Kafka reads files as if it was 2."""
     require_broker(version)
     chance, batches, requests = random.Random(6), small_batches(7), []
     for number in range(500):
         path = tmp_path / f"{number}.log"
         chosen = in_a_row(chance.choices(batches, k=3))
-        path.write_bytes(harmed(b"".join(batch.data for batch in chosen), chance))
+        path.write_bytes(damaged(b"".join(batch.data for batch in chosen), chance))
         requests.append(("read file", path, True))
     outcomes = Counter()
     for (_, path, _), answer in zip(requests, ask(version, requests), strict=True):
         theirs, _, refused = answer.partition("refused ")
-        theirs = without_harmed_epochs(theirs.rstrip("\t"))
+        theirs = without_damaged_epochs(theirs.rstrip("\t"))
         ours, error = seen(path, version)
         if isinstance(error, UnsupportedFormatError) and path.read_bytes()[error.position + 16] > 2:
             assert theirs.startswith(ours)
@@ -318,14 +318,14 @@ def measured(data):
     return with_right_crc(data[:8] + struct.pack(">i", len(data) - 12) + data[12:])
 
 
-def harmed_within(batch, chance):
-    """A batch harmed behind its magic or in its records, with the right length and checksum."""
+def damaged_within(batch, chance):
+    """A batch damaged behind its magic or in its records, with the right length and checksum."""
     data = batch.data
     if chance.randrange(2) and (batch.magic == 2 or batch.codec):
         records = without_compression(data)[1]
-        return repacked(batch, harmed(records, chance)) if records else data
+        return repacked(batch, damaged(records, chance)) if records else data
     at = 21 if batch.magic == 2 else 17
-    data = measured(data[:at] + harmed(data[at:], chance))
+    data = measured(data[:at] + damaged(data[at:], chance))
     return data if len(data) >= (26, 34, 61)[batch.magic] else batch.data
 
 
@@ -406,10 +406,10 @@ def test_odd_batches_that_kafka_reads_are_read_or_known_to_be_refused(require_br
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_harm_that_the_checksum_does_not_show_is_read_as_kafka_reads_it(require_broker, version):
+def test_damage_that_the_checksum_does_not_show_is_read_as_kafka_reads_it(require_broker, version):
     require_broker(version)
     chance, batches = random.Random(8), small_batches(9)
-    written = [harmed_within(chance.choice(batches), chance) for _ in range(2500)]
+    written = [damaged_within(chance.choice(batches), chance) for _ in range(2500)]
     answers = ask(version, [("read", hexed(data), True) for data in written])
     outcomes, stricter = Counter(), set()
     for data, theirs in zip(written, answers, strict=True):
@@ -471,7 +471,7 @@ def test_a_recovering_broker_cuts_and_indexes_as_foreseen(require_broker, tmp_pa
             at = sum(len(batch.data) for batch in chosen[: chance.randrange(len(chosen))])
             offset = chance.choice([0, 1, 40, 2**31 - 1, 2**31, 2**40])
             data = data[:at] + struct.pack(">q", offset) + data[at + 8 :]
-        path.write_bytes(harmed(data, chance) if kind > 1 else data)
+        path.write_bytes(damaged(data, chance) if kind > 1 else data)
         interval = chance.choice([0, 100, 500])
         requests.append(("recover", path.parent, 0, interval))
         try:

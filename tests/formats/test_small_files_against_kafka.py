@@ -62,20 +62,20 @@ def text64(text):
     return base64.b64encode(text.encode()).decode()
 
 
-def harmed(sound, count, seed):
-    """A sound file, and as many harmed ones: cut, flipped, with something put in or taken out."""
+def damaged(sound, count, seed):
+    """A sound file, and as many damaged ones: cut, flipped, with something put in or taken out."""
     yield sound
     random = np.random.default_rng(seed)
     for _ in range(count):
         data = bytearray(sound)
         for _ in range(int(random.integers(1, 4))):
             at = int(random.integers(len(data) + 1))
-            harm = int(random.integers(5))
-            if harm == 0 and random.integers(4) == 0:
+            damage = int(random.integers(5))
+            if damage == 0 and random.integers(4) == 0:
                 del data[at:]
-            elif harm == 1 and at < len(data):
+            elif damage == 1 and at < len(data):
                 data[at] ^= 1 << int(random.integers(8))
-            elif harm == 2:
+            elif damage == 2:
                 del data[at : at + int(random.integers(1, 4))]
             else:
                 data[at:at] = INSERTED[int(random.integers(len(INSERTED)))]
@@ -152,14 +152,14 @@ def test_stray_directories_are_known_from_3_7(require_broker):
 @pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
 def test_offset_checkpoints_are_read_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
-    files = harmed(b"0\n3\n__transaction_state 0 64\ntxn 0 132\ntxn 1 61\n", 1500, seed=1)
+    files = damaged(b"0\n3\n__transaction_state 0 64\ntxn 0 132\ntxn 1 61\n", 1500, seed=1)
     compare(version, tmp_path, "offsets", files, checkpoints.parse_offset_checkpoint, shown_offsets)
 
 
 @pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
 def test_leader_epoch_checkpoints_are_read_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
-    files = harmed(b"0\n3\n0 0\n2 4711\n5 4713\n", 1500, seed=2)
+    files = damaged(b"0\n3\n0 0\n2 4711\n5 4713\n", 1500, seed=2)
     compare(
         version,
         tmp_path,
@@ -173,7 +173,7 @@ def test_leader_epoch_checkpoints_are_read_as_the_broker_does(tmp_path, require_
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_partition_metadata_is_read_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
-    files = harmed(b"version: 0\ntopic_id: 2P-XnPKnTZG5NwujU8kn6Q", 1500, seed=3)
+    files = damaged(b"version: 0\ntopic_id: 2P-XnPKnTZG5NwujU8kn6Q", 1500, seed=3)
     compare(version, tmp_path, "topic-id", files, checkpoints.parse_partition_metadata, str)
 
 
@@ -184,7 +184,7 @@ def test_meta_properties_are_read_as_java_does(tmp_path, require_broker):
         "2.4.0",
         tmp_path,
         "properties",
-        harmed(sound, 3000, seed=4),
+        damaged(sound, 3000, seed=4),
         checkpoints.parse_meta_properties,
         lambda properties: " ".join(
             f"{text64(key)}={text64(value)}" for key, value in properties.items()

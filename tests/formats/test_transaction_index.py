@@ -193,7 +193,7 @@ def test_packing_needs_one_dimension():
         transaction_index.pack(np.zeros((2, 2), ABORTED_TXN))
 
 
-# Harm
+# Damage
 
 
 def assert_value_or_error(index):

@@ -138,13 +138,13 @@ def test_every_value_is_written_and_read_as_the_model_does(version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_harmed_value_is_read_as_the_model_does_or_refused(version):
+def test_a_corrupt_value_is_read_as_the_model_does_or_refused(version):
     sound = message_strategies.values(TRANSACTION_LOG_VALUE, version).map(
         lambda fields: message_model.write(TRANSACTION_LOG_VALUE, version, fields)
     )
 
     @bounded(200)
-    @given(message_strategies.harmed(sound) | st.binary(max_size=60))
+    @given(message_strategies.damaged(sound) | st.binary(max_size=60))
     def check(data):
         read = outcome(parse_value, version.to_bytes(2, "big") + data)
         assert plain(read) == outcome(modelled(version), data)

@@ -33,7 +33,7 @@ def header(offset, producer_id=7, attributes=0x10, magic=2, count=1):
 
 @settings(max_examples=examples(200))
 @given(logs())
-def test_a_consumer_skips_the_batches_that_are_told_aborted(log):
+def test_a_consumer_skips_the_batches_that_are_reported_aborted(log):
     aborted = [(first, producer_id) for producer_id, first, *_ in log.index()]
     expected = batches_a_consumer_skips(log.headers, log.control_types, aborted)
     assert AbortedBatches(array(log.index())).of(log.headers).tolist() == expected
@@ -42,7 +42,7 @@ def test_a_consumer_skips_the_batches_that_are_told_aborted(log):
 @settings(max_examples=examples(200))
 @given(logs(), st.data())
 def test_a_consumer_that_begins_anywhere_skips_the_same_batches(log, data):
-    """The transactions of a range are enough, in any order, and more do no harm."""
+    """The transactions of a range are enough, in any order, and more do no damage."""
     first = data.draw(st.integers(0, len(log.headers)))
     last = data.draw(st.integers(first, len(log.headers)))
     read = log.headers[first:last]
@@ -137,7 +137,7 @@ def test_asking_alters_neither_headers_nor_transactions():
     assert aborted.of(headers).tolist() == [True]
 
 
-def test_many_transactions_of_many_producers_are_told_apart():
+def test_many_transactions_of_many_producers_are_distinguished():
     """100,000 transactions, each of two batches and a marker, half of them aborted."""
     count = 100_000
     headers = np.zeros(2 * count, BATCH_HEADER)

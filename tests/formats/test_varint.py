@@ -66,7 +66,7 @@ def test_a_record_cut_within_a_varint_is_an_error(value):
             batch_with(whole[:size]).records()
 
 
-def test_bytes_behind_the_cut_are_never_read():
+def test_bytes_after_the_cut_are_never_read():
     """The length of the record says 3; the varint would go on in the bytes of the next record."""
     first = b"\0\xff\xff"
     second = b"\x01" + body()

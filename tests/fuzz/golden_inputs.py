@@ -1,4 +1,4 @@
-"""Small golden inputs of every kind, drawn from the archives: what parsers are fed harmed."""
+"""Small golden inputs of every kind, drawn from the archives: what parsers are fed damaged."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The searches for times in files are among them.
 
-What `test_harmed_bytes` and the fuzzer feed them ends in a value or a `KafkaStoreError`, which says
+What `test_damaged_bytes` and the fuzzer feed them ends in a value or a `KafkaStoreError` that says
 where the bytes are corrupt. A parser is named after its module; one byte in front of some inputs
 chooses a codec, a version or columns.
 """

@@ -40,11 +40,11 @@ def test_unpacked_files_have_the_recorded_mtimes_to_the_nanosecond(golden_case):
 
 
 @pytest.mark.golden_cases(names="broken-index-*")
-def test_harmed_directories_have_the_mtimes_from_before_the_restart(golden_case):
+def test_corrupt_directories_have_the_mtimes_from_before_the_restart(golden_case):
     recorded = golden_case.answers["mtimes_before_ms"]
-    harmed = golden_case.root / "logs"
-    assert files_below(harmed) == set(recorded)
-    unpacked = {name: (harmed / name).stat().st_mtime_ns for name in recorded}
+    damaged = golden_case.root / "logs"
+    assert files_below(damaged) == set(recorded)
+    unpacked = {name: (damaged / name).stat().st_mtime_ns for name in recorded}
     assert unpacked == {name: ms * 1_000_000 for name, ms in recorded.items()}
 
 

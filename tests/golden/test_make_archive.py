@@ -56,7 +56,7 @@ def test_archive_names_no_owner_and_two_modes(tmp_path):
     assert [m.name for m in members] == sorted(m.name for m in members)
 
 
-def test_archive_refuses_a_file_whose_mtime_no_answers_tell(tmp_path):
+def test_archive_refuses_a_file_whose_mtime_no_answers_report(tmp_path):
     case = write_case(tmp_path, "2.4.0")
     (case / "logs" / "crash-0" / "new").write_bytes(b"")
     with pytest.raises(ValueError, match="crash-0/new"):

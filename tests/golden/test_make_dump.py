@@ -72,7 +72,7 @@ BATCH_LINES = {
 
 
 @pytest.mark.parametrize("version", BATCH_LINES)
-def test_batches_are_told_without_what_is_usual(version):
+def test_batches_are_reported_without_what_is_usual(version):
     line, batch = BATCH_LINES[version]
     dump = parse_dump(f"Dumping /some/where/{LOG}\nStarting offset: 0\n{line}\n")
     assert dump.batches == {LOG: [batch]}
@@ -96,11 +96,11 @@ def test_entries_of_each_index_are_read():
     }
 
 
-def test_an_empty_file_is_told_as_empty():
+def test_an_empty_file_is_reported_as_empty():
     assert parse_dump(f"Dumping {LOG}\nLog starting offset: 0\n").batches == {LOG: []}
 
 
-def test_an_exception_is_told_with_its_file():
+def test_an_exception_is_reported_with_its_file():
     dump = parse_dump(
         "Dumping 0.log\nStarting offset: 0\nDumping 5.log\nStarting offset: 5\n"
         'Exception in thread "main" org.apache.kafka.common.errors.CorruptRecordException: small\n'

@@ -31,7 +31,7 @@ def test_the_same_seed_makes_the_same_records(
 
 @pytest.mark.parametrize("version", ["2.4.0", "4.1.1"])
 @pytest.mark.parametrize("recover", some([False, True], 1, "loads"))
-def test_a_broker_tells_the_records_of_a_directory_it_did_not_write(
+def test_a_broker_reports_the_records_of_a_directory_it_did_not_write(
     golden, load_into_broker, version, recover
 ):
     case = golden("2.4.0", "create-time-monotonic", "answers")

@@ -405,7 +405,7 @@ def test_answers_are_plain_integers(golden):
         assert not isinstance(offset, np.integer)
 
 
-def test_a_segment_that_vanished_before_it_was_asked_is_listed_anew(tmp_path):
+def test_a_segment_that_vanished_before_it_was_asked_is_listed_again(tmp_path):
     log = twenty_appends(tmp_path / "logs")
     assert len(log.segments) == 10
     os.unlink(log.path / "00000000000000000000.log")

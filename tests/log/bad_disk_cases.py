@@ -69,7 +69,7 @@ with_every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READER
 @with_every_reader
 def test_what_lies_before_a_bad_sector_is_read_and_the_error_has_its_byte(logs, disk, read):
     path = path_of(logs, 40)
-    disk.harm(path, 10 * SIZE + 5, 12 * SIZE)
+    disk.damage(path, 10 * SIZE + 5, 12 * SIZE)
     found, error = until_error(read(kafkastore.open(logs)["t-0"]))
     assert found == list(range(50))
     assert isinstance(error, CorruptBatchError)
@@ -78,8 +78,8 @@ def test_what_lies_before_a_bad_sector_is_read_and_the_error_has_its_byte(logs, 
 
 
 @with_every_reader
-def test_what_lies_behind_a_bad_sector_can_be_asked_for(logs, disk, read):
-    disk.harm(path_of(logs, 40), 10 * SIZE + 5, 12 * SIZE)
+def test_what_lies_after_a_bad_sector_can_be_asked_for(logs, disk, read):
+    disk.damage(path_of(logs, 40), 10 * SIZE + 5, 12 * SIZE)
     log = kafkastore.open(logs)["t-0"]
     assert list(read(log, 80)) == list(range(80, 120))
     # In the same segment from the next entry of its offset index on.
@@ -89,7 +89,7 @@ def test_what_lies_behind_a_bad_sector_can_be_asked_for(logs, disk, read):
 
 
 def test_a_time_is_found_on_either_side_of_a_bad_sector(logs, disk):
-    disk.harm(path_of(logs, 40), 20 * SIZE, 22 * SIZE)
+    disk.damage(path_of(logs, 40), 20 * SIZE, 22 * SIZE)
     log = kafkastore.open(logs)["t-0"]
     for target in (0, 395, 1005, 1190):
         found = log.offset_for_timestamp(target, indexes="trust")
@@ -112,7 +112,7 @@ def test_a_time_is_found_on_either_side_of_a_bad_sector(logs, disk):
 @pytest.mark.parametrize("start", [0, 20])
 def test_an_index_that_can_t_be_read_changes_no_answer(logs, disk, suffix, start):
     for base_offset in (0, 40, 80):
-        disk.harm(path_of(logs, base_offset, suffix), start)
+        disk.damage(path_of(logs, base_offset, suffix), start)
     log = kafkastore.open(logs)["t-0"]
     for target in range(0, 1191, 35):
         assert log.offset_for_timestamp(target).offset == -(-target // 10)
@@ -133,7 +133,7 @@ def test_an_index_that_can_t_be_read_changes_no_answer(logs, disk, suffix, start
 )
 def test_a_checkpoint_that_can_t_be_read_counts_as_damaged(logs, disk, name):
     (logs / name).write_bytes(b"0\n1\nt 0 5\n")
-    disk.harm(logs / name)
+    disk.damage(logs / name)
     log = kafkastore.open(logs)["t-0"]
     is_start = name == "log-start-offset-checkpoint"
     with pytest.warns(UnknownLogStartWarning) if is_start else nullcontext():
@@ -145,7 +145,7 @@ def test_a_checkpoint_that_can_t_be_read_counts_as_damaged(logs, disk, name):
 def test_leader_epochs_that_can_t_be_read_are_one_error(logs, disk):
     path = logs / "t-0" / "leader-epoch-checkpoint"
     path.write_bytes(b"0\n1\n5 0\n")
-    disk.harm(path)
+    disk.damage(path)
     with pytest.raises(CorruptCheckpointError) as caught:
         kafkastore.open(logs)["t-0"].leader_epochs  # noqa: B018
     assert caught.value.path == path
@@ -153,22 +153,22 @@ def test_leader_epochs_that_can_t_be_read_are_one_error(logs, disk):
 
 def test_a_transaction_index_that_can_t_be_read_changes_no_answer(logs, disk):
     path_of(logs, 0, ".txnindex").write_bytes(bytes(34))
-    disk.harm(path_of(logs, 0, ".txnindex"))
+    disk.damage(path_of(logs, 0, ".txnindex"))
     log = kafkastore.open(logs)["t-0"]
     assert len(list(log.records(isolation="read_committed"))) == 120
 
 
 def test_a_producer_snapshot_that_can_t_be_read_costs_only_time(logs, disk):
     path_of(logs, 80, ".snapshot").write_bytes(bytes(10))
-    disk.harm(path_of(logs, 80, ".snapshot"))
+    disk.damage(path_of(logs, 80, ".snapshot"))
     assert kafkastore.open(logs)["t-0"].last_stable_offset == 120
 
 
-def test_verify_finds_the_bad_sector_and_goes_on_behind_it(logs, disk):
-    disk.harm(path_of(logs, 0), 10 * SIZE, 12 * SIZE)
-    harmed = bytearray(path_of(logs, 80).read_bytes())
-    harmed[5 * SIZE + 100] ^= 1
-    path_of(logs, 80).write_bytes(harmed)
+def test_verify_finds_the_bad_sector_and_goes_on_after_it(logs, disk):
+    disk.damage(path_of(logs, 0), 10 * SIZE, 12 * SIZE)
+    damaged = bytearray(path_of(logs, 80).read_bytes())
+    damaged[5 * SIZE + 100] ^= 1
+    path_of(logs, 80).write_bytes(damaged)
     found = [(each.path, each.position) for each in kafkastore.verify(logs)]
     assert (path_of(logs, 0), 10 * SIZE) in found
     assert (path_of(logs, 80), 5 * SIZE) in found
@@ -200,19 +200,19 @@ def everything(log):
         min_size=1, max_size=3,
     )
 )
-def test_every_question_ends_with_a_value_or_one_error_that_says_where(harms):
+def test_every_question_ends_with_a_value_or_one_error_that_says_where(damages):
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
         logs = LOG.write(Path(directory) / "logs")
-        disk, harmed = BadDisk(patched), set()
-        for base_offset, suffix, anywhere, size in harms:
+        disk, damaged = BadDisk(patched), set()
+        for base_offset, suffix, anywhere, size in damages:
             path = path_of(logs, base_offset, suffix)
             start = anywhere % max(path.stat().st_size, 1)
-            disk.harm(path, start, start + size)
-            harmed.add(path)
+            disk.damage(path, start, start + size)
+            damaged.add(path)
         for ask in everything(kafkastore.open(logs)["t-0"]):
             try:
                 ask()
             except KafkaStoreError as error:
                 assert isinstance(error, CorruptionError)
-                assert error.path in harmed
+                assert error.path in damaged
                 assert error.position is not None

@@ -12,8 +12,8 @@ import kafkastore
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.log_view import BoundSource
 
-# What was harmed after the broker had answered: the log ends earlier.
-HARMED = ("crash-torn", "crash-bad-crc")
+# What was damaged after the broker had answered: the log ends earlier.
+DAMAGED = ("crash-torn", "crash-bad-crc")
 HIGHEST_VERSION_WITHOUT_EPOCHS = 3
 
 
@@ -23,12 +23,12 @@ def answered(case):
     for name, answers in case.answers["partitions"].items():
         if "log_start_offset" not in answers:
             continue
-        if case.name in HARMED and case.answers_name == "answers" and name.startswith("crash"):
+        if case.name in DAMAGED and case.answers_name == "answers" and name.startswith("crash"):
             continue
         yield store[name], answers
 
 
-def test_bounds_are_those_that_the_broker_told(golden_case):
+def test_bounds_are_those_that_the_broker_reported(golden_case):
     asked = 0
     for log, answers in answered(golden_case):
         told = log.explain_bounds()
@@ -39,7 +39,7 @@ def test_bounds_are_those_that_the_broker_told(golden_case):
             assert told.last_stable_offset.offset == answers["last_stable_offset"]
             assert log.last_stable_offset == answers["last_stable_offset"]
             asked += 1
-    assert asked or golden_case.version.startswith("0.") or golden_case.name in HARMED
+    assert asked or golden_case.version.startswith("0.") or golden_case.name in DAMAGED
 
 
 @pytest.mark.golden_cases(answers="answers")
@@ -161,7 +161,7 @@ def test_compacted_cases_have_gaps_tombstones_and_emptied_segments(golden):
 
 
 @pytest.mark.golden_cases(names="wide", versions=["2.*", "3.*", "4.*"], answers="answers")
-def test_leftovers_of_a_broker_are_told_and_no_part_of_the_log(golden_case):
+def test_leftovers_of_a_broker_are_reported_and_no_part_of_the_log(golden_case):
     noted = [
         note for log in kafkastore.open(golden_case.logs) for note in log.leftovers
     ]

@@ -17,8 +17,8 @@ TIMESTAMP_TYPES = {
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
 LONGEST_VALUE = 4096
-# What was harmed after the broker had answered, and what reading must then do.
-HARMED = ("crash-torn", "crash-bad-crc")
+# What was damaged after the broker had answered, and what reading must then do.
+DAMAGED = ("crash-torn", "crash-bad-crc")
 CODECS = {"nocompressioncodec": "none"}
 
 
@@ -49,28 +49,28 @@ def answered_partitions(case):
             yield store[name], answers
 
 
-def is_harmed(case, log):
-    return case.name in HARMED and case.answers_name == "answers" and log.topic == "crash"
+def is_damaged(case, log):
+    return case.name in DAMAGED and case.answers_name == "answers" and log.topic == "crash"
 
 
 def test_records_are_those_a_consumer_got(golden_case):
     partitions = list(answered_partitions(golden_case))
     assert partitions
     for log, answers in partitions:
-        if not is_harmed(golden_case, log):
+        if not is_damaged(golden_case, log):
             assert [as_answered(record) for record in log.records()] == answers["records"]
 
 
 def test_the_log_starts_and_ends_where_the_broker_said(golden_case):
     for log, answers in answered_partitions(golden_case):
         assert log.log_start_offset == answers["log_start_offset"]
-        if not is_harmed(golden_case, log):
+        if not is_damaged(golden_case, log):
             assert log.log_end_offset == log.high_watermark == answers["log_end_offset"]
 
 
 def test_arrow_has_the_same_records(golden_case):
     for log, answers in answered_partitions(golden_case):
-        if is_harmed(golden_case, log):
+        if is_damaged(golden_case, log):
             continue
         table = log.to_arrow(include_headers=True, batch_rows=17).read_all()
         micros = table["timestamp"].cast("int64").to_pylist()
@@ -169,7 +169,7 @@ def test_a_torn_batch_is_the_end_of_the_log(golden_case):
 
 
 @pytest.mark.golden_cases(names="crash-bad-crc", answers="answers")
-def test_a_wrong_checksum_is_an_error_behind_the_records_before_it(golden_case):
+def test_a_wrong_checksum_is_an_error_after_the_records_before_it(golden_case):
     for log, answers in answered_partitions(golden_case):
         last = log.segments[-1]
         sound = last.rebuilt_indexes()

@@ -84,10 +84,10 @@ def test_what_is_decided_before_a_broken_batch_is_read_and_then_that_is_raised(
     """As much as is read of a copy that ends there."""
     for log, _ in partitions(golden_case):
         for segment, position, size in some(list(batches_of(log)), 12, log.path.name):
-            harmed, cut = (tmp_path / name / log.path.name for name in ("harmed", "cut"))
-            for place in (harmed, cut):
+            damaged, cut = (tmp_path / name / log.path.name for name in ("damaged", "cut"))
+            for place in (damaged, cut):
                 shutil.copytree(log.path, place, ignore=shutil.ignore_patterns("*.[ts][xn]*"))
-            with open(harmed / segment.log_path.name, "r+b") as file:
+            with open(damaged / segment.log_path.name, "r+b") as file:
                 file.seek(position + size - 1)
                 last = file.read(1)[0]
                 file.seek(-1, os.SEEK_CUR)
@@ -96,7 +96,7 @@ def test_what_is_decided_before_a_broken_batch_is_read_and_then_that_is_raised(
                 if int(path.stem) > segment.base_offset:
                     path.unlink()
             os.truncate(cut / segment.log_path.name, position)
-            broken, whole = (kafkastore.open(each)[log.path.name] for each in (harmed, cut))
+            broken, whole = (kafkastore.open(each)[log.path.name] for each in (damaged, cut))
             wanted, got, rows = committed_offsets(whole), [], []
             with pytest.raises(CorruptBatchError):
                 for record in broken.records(isolation="read_committed"):
@@ -107,7 +107,7 @@ def test_what_is_decided_before_a_broken_batch_is_read_and_then_that_is_raised(
             assert got == rows == wanted
             end = wanted[-1] + 1 if wanted else log.log_start_offset
             assert committed_offsets(broken, end_offset=end) == wanted
-            shutil.rmtree(harmed)
+            shutil.rmtree(damaged)
             shutil.rmtree(cut)
 
 
@@ -122,9 +122,9 @@ def copied(log, tmp_path, *suffixes):
 
 
 @TRANSACTIONS
-def test_a_harmed_transaction_index_changes_no_answer(golden_case, tmp_path):
+def test_a_corrupt_transaction_index_changes_no_answer(golden_case, tmp_path):
     """It has no checksum, and the log itself shows what was aborted."""
-    harmed = 0
+    damaged = 0
     for log, answer in partitions(golden_case):
         directory = copied(log, tmp_path, ".log", ".txnindex", ".snapshot")
         for path in sorted(directory.glob("*.txnindex")):
@@ -142,9 +142,9 @@ def test_a_harmed_transaction_index_changes_no_answer(golden_case, tmp_path):
                         ["offset"], start_offset=start, isolation="read_committed"
                     ).read_all()
                     assert table["offset"].to_pylist() == wanted
-                    harmed += 1
+                    damaged += 1
             path.write_bytes(data)
-    assert harmed
+    assert damaged
 
 
 @TRANSACTIONS
@@ -187,15 +187,15 @@ def test_a_batch_of_a_wrong_checksum_decides_nothing(golden, tmp_path):
         data = bytearray(path.read_bytes())
         data[batch.position + (batch.size - 8 if batch.is_control else 46)] ^= 1
         path.write_bytes(data)
-        harmed = kafkastore.open(directory)["txn-0"]
+        damaged = kafkastore.open(directory)["txn-0"]
         with pytest.raises(ChecksumError):
-            list(harmed.records(isolation="read_committed"))
+            list(damaged.records(isolation="read_committed"))
         with pytest.raises(ChecksumError):
-            harmed.to_arrow(isolation="read_committed").read_all()
+            damaged.to_arrow(isolation="read_committed").read_all()
 
 
 @TRANSACTIONS
-def test_the_last_stable_offset_is_behind_the_last_committed_record(golden_case):
+def test_the_last_stable_offset_is_after_the_last_committed_record(golden_case):
     for log, answer in partitions(golden_case):
         assert max(answer["committed_offsets"], default=-1) < log.last_stable_offset
         assert log.last_stable_offset <= log.log_end_offset

@@ -25,7 +25,7 @@ GOLDEN = "log/test_golden_loading.py"
 SEGMENT = "segment/test_log_segment.py"
 NAMES = "formats/test_file_names.py"
 
-READS = "test_an_offset_is_read_from_the_first_batch_that_ends_at_or_behind_it"
+READS = "test_an_offset_is_read_from_the_first_batch_that_ends_at_or_after_it"
 REFUSED_NAME = "test_a_name_that_stops_a_brokers_start_is_refused"
 
 #: Kafka's test -> the tests that say the same: file and name.
@@ -39,15 +39,15 @@ COVERED = {
         HERE, "test_a_bound_at_or_below_the_start_gives_nothing"),
     "LogSegmentTest.testFindOffsetByTimestamp": (SEGMENT, "test_a_time_is_found_in_its_segment"),
     "LogSegmentTest.testNextOffsetCalculation": (
-        SEGMENT, "test_the_next_offset_is_behind_the_last_batch"),
+        SEGMENT, "test_the_next_offset_is_after_the_last_batch"),
     "LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog": (
         HERE, "test_a_log_that_was_cut_in_a_gap_ends_before_it"),
     "LogLoaderTest.testBogusIndexSegmentsAreRemoved": (
-        LOADING, "test_leftovers_are_passed_over_and_told_with_what_a_start_does"),
+        LOADING, "test_leftovers_are_passed_over_and_reported_with_what_a_start_does"),
     "LogLoaderTest.testOpenDeletesObsoleteFiles": (
-        LOADING, "test_leftovers_are_passed_over_and_told_with_what_a_start_does"),
+        LOADING, "test_leftovers_are_passed_over_and_reported_with_what_a_start_does"),
     "LogLoaderTest.testCorruptLog": (
-        HERE, "test_noise_behind_log_and_indexes_leaves_the_records_before_it"),
+        HERE, "test_noise_after_log_and_indexes_leaves_the_records_before_it"),
     "LogLoaderTest.testOverCompactedLogRecovery": (
         HERE, "test_offsets_far_apart_are_read_from_two_segments"),
     "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1": (
@@ -64,7 +64,7 @@ COVERED = {
     "LogTest.testParseTopicPartitionName": (
         NAMES, "test_a_partition_directory_is_split_at_its_last_dash"),
     "LogTest.testParseTopicPartitionNameWithPeriodForDeletedTopic": (
-        NAMES, "test_what_stands_behind_the_last_dot_of_a_marked_directory_is_left_off"),
+        NAMES, "test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off"),
     "LogTest.testParseTopicPartitionNameForEmptyName": (NAMES, REFUSED_NAME),
     "LogTest.testParseTopicPartitionNameForMissingSeparator": (NAMES, REFUSED_NAME),
     "LogTest.testParseTopicPartitionNameForMissingTopic": (NAMES, REFUSED_NAME),
@@ -93,9 +93,9 @@ COVERED = {
     "LogTest.testFirstUnstableOffsetWithTransactionalData": (
         LOADING, "test_bounds_are_those_of_the_model"),
     "LogOffsetTest.testFetchOffsetsBeforeWithChangingSegments": (
-        LIVE, "test_readers_beside_a_broker_that_alters_everything_get_true_records"),
+        LIVE, "test_readers_next_to_a_broker_that_alters_everything_get_true_records"),
     "LogManagerTest.testLoadLogsSkipRemoteIndexCache": (
-        STORE, "test_directories_that_are_no_partitions_are_skipped_and_told"),
+        STORE, "test_directories_that_are_no_partitions_are_skipped_and_reported"),
 }
 
 #: Kafka's test -> why there is none here.
@@ -151,7 +151,7 @@ def test_a_log_that_was_cut_in_a_gap_ends_before_it(tmp_path):
     assert cut.translate_offset(41) is None
 
 
-def test_noise_behind_log_and_indexes_leaves_the_records_before_it(opened):
+def test_noise_after_log_and_indexes_leaves_the_records_before_it(opened):
     """Kafka: random bytes behind the active segment's log and index, many times."""
     source, sound = random.Random(5), Segment(0, batches(*range(40))).indexed(interval=100)
     log = opened(Log((sound,)))

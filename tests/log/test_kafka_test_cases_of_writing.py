@@ -37,9 +37,9 @@ COVERED = {
         HERE, "test_a_cut_segment_knows_its_largest_timestamp_and_next_offset"),
     "LogSegmentTest.testTruncateFull": (SEGMENT, "test_a_segment_that_is_emptied_is_as_new"),
     "LogSegmentTest.testRecoveryFixesCorruptIndex": (
-        HERE, "test_recovery_mends_an_index_of_random_bytes"),
+        HERE, "test_recovery_repairs_an_index_of_random_bytes"),
     "LogSegmentTest.testRecoveryFixesCorruptTimeIndex": (
-        HERE, "test_recovery_mends_an_index_of_random_bytes"),
+        HERE, "test_recovery_repairs_an_index_of_random_bytes"),
     "LogSegmentTest.testRecoveryWithCorruptMessage": (
         HERE, "test_noise_from_within_a_record_on_leaves_just_those_before_it"),
     "LogSegmentTest.testRecoverTransactionIndex": (
@@ -50,16 +50,16 @@ COVERED = {
     "LogSegmentTest.testCreateWithInitFileSizeClearShutdown": (
         WRITER, "test_a_preallocated_log_has_its_full_size_until_it_is_rolled_or_closed"),
     "LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog": (
-        SEGMENT, "test_a_truncation_in_a_gap_takes_what_is_behind_it"),
+        SEGMENT, "test_a_truncation_in_a_gap_takes_what_is_after_it"),
     "LogSegmentTest.testAppendFromFile": (
         ROLLS, "test_offsets_too_far_apart_for_one_segment_roll_it"),
-    "LogLoaderTest.testCorruptLog": (RECOVERY, "test_garbage_behind_the_last_batch_is_cut"),
+    "LogLoaderTest.testCorruptLog": (RECOVERY, "test_garbage_after_the_last_batch_is_cut"),
     "LogLoaderTest.testBogusIndexSegmentsAreRemoved": (
         RECOVERY, "test_indexes_without_a_log_go"),
     "LogLoaderTest.testOpenDeletesObsoleteFiles": (
         RECOVERY, "test_what_was_being_deleted_goes"),
     "LogLoaderTest.testLogEndLessThanStartAfterReopen": (
-        RECOVERY, "test_a_log_that_ends_below_its_start_begins_anew_there"),
+        RECOVERY, "test_a_log_that_ends_below_its_start_begins_again_there"),
     "LogLoaderTest.testReopenThenTruncate": (
         DIRECTORY,
         "test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appended"),
@@ -77,7 +77,7 @@ COVERED = {
     "LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot": (
         RECOVERY, "test_snapshots_outside_the_log_or_of_no_segment_go"),
     "LogLoaderTest.testProducerSnapshotsRecoveryAfterUncleanShutdownCurrentMessageFormat": (
-        RECOVERY, "test_recovery_takes_snapshots_behind_each_segment"),
+        RECOVERY, "test_recovery_takes_snapshots_after_each_segment"),
     "LogLoaderTest.testLeaderEpochCacheClearedAfterStaticMessageFormatDowngrade": (
         WRITER, "test_old_messages_clear_the_epochs"),
     "LogLoaderTest.testLoadProducersAfterDeleteRecordsMidSegment": (
@@ -113,7 +113,7 @@ COVERED = {
     "LogTest.testSegmentDeletionWithHighWatermarkInitialization": (
         RETENTION, "test_no_segment_at_or_above_the_high_watermark_goes"),
     "LogTest.testDeletableSegmentsFilter": (
-        RETENTION, "test_one_segment_that_stays_holds_back_all_behind_it"),
+        RETENTION, "test_one_segment_that_stays_holds_back_all_after_it"),
     "LogTest.testDeletableSegmentsIteration": (
         RETENTION,
         "test_rules_agree_with_a_list_that_loses_its_first_segment_again_and_again"),
@@ -136,7 +136,7 @@ COVERED = {
     "ProducerStateManagerTest.testTakeSnapshot": (
         ROLLS, "test_each_roll_leaves_a_producer_snapshot_and_trimmed_indexes"),
     "ProducerStateManagerTest.testReloadSnapshots": (
-        RECOVERY, "test_a_snapshot_is_believed_and_only_what_is_behind_it_read"),
+        RECOVERY, "test_a_snapshot_is_believed_and_only_what_is_after_it_read"),
     "ProducerStateManagerTest.testRemoveAllStraySnapshots": (
         RECOVERY, "test_snapshots_outside_the_log_or_of_no_segment_go"),
     "ProducerStateManagerTest.testDeleteSnapshotsBefore": (
@@ -214,7 +214,7 @@ def recovered(root):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("seed", range(3))
-def test_recovery_mends_an_index_of_random_bytes(written, suffix, seed):
+def test_recovery_repairs_an_index_of_random_bytes(written, suffix, seed):
     path = written / "t-0" / f"{0:020}{suffix}"
     whole = path.read_bytes()
     noise = random.Random(seed).randbytes(len(whole) - 5)
@@ -232,12 +232,12 @@ def test_recovery_mends_an_index_of_random_bytes(written, suffix, seed):
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_from_within_a_record_on_leaves_just_those_before_it(written, seed):
     rnd = random.Random(seed)
-    harmed = rnd.randrange(100)
+    damaged = rnd.randrange(100)
     path = written / "t-0" / f"{0:020}.log"
     data = path.read_bytes()
-    found = kafkastore.open(written)["t-0"].segments[0].translate_offset(harmed)
+    found = kafkastore.open(written)["t-0"].segments[0].translate_offset(damaged)
     position = found.position + rnd.randrange(found.size)
     path.write_bytes(data[:position] + rnd.randbytes(len(data) - position))
     log = recovered(written)
-    assert [record.offset for record in log.records()] == list(range(harmed))
-    assert log.log_end_offset == harmed
+    assert [record.offset for record in log.records()] == list(range(damaged))
+    assert log.log_end_offset == damaged

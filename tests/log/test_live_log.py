@@ -102,7 +102,7 @@ with open(sys.argv[1], "ab", buffering=0) as file:
 """
 
 
-def test_readers_beside_a_writer_see_ever_more_and_never_less(tmp_path):
+def test_readers_next_to_a_writer_see_ever_more_and_never_less(tmp_path):
     written = batches_of(300, b"live")
     values = [record[4] for batch in written for record in batch.records]
     root = Log((Segment(0, ()),)).write(tmp_path / "logs")
@@ -152,7 +152,7 @@ def test_a_log_that_is_cut_while_it_is_read_ends_earlier(root, read, left):
 @pytest.mark.parametrize("reader", ["records", "arrow"])    # `batches` looks at no checksum
 @pytest.mark.parametrize("codec", [0, GZIP])
 @pytest.mark.usefixtures("small_reads")
-def test_a_log_that_is_cut_and_written_anew_gives_records_of_either(root, reader, codec):
+def test_a_log_that_is_cut_and_written_again_gives_records_of_either(root, reader, codec):
     """A follower truncates what its leader does not have, and fetches other batches instead."""
     path, source = path_of(root), random.Random(9)
     for _ in range(30):
@@ -282,7 +282,7 @@ WAYS = ("records", "arrow", "records from an offset", "a time", "committed", "bo
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.usefixtures("small_reads")
-def test_readers_beside_a_broker_that_alters_everything_get_true_records(tmp_path, seed):
+def test_readers_next_to_a_broker_that_alters_everything_get_true_records(tmp_path, seed):
     directory = tmp_path / "logs" / "t-0"
     directory.mkdir(parents=True)
     (tmp_path / "logs" / "meta.properties").write_text("version=0\n")
@@ -353,7 +353,7 @@ with LogDirWriter(sys.argv[1]) as log_dir:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.usefixtures("small_reads")
-def test_readers_beside_a_log_writer_get_true_records(tmp_path, seed):
+def test_readers_next_to_a_log_writer_get_true_records(tmp_path, seed):
     """In another process: what it does falls between any two instructions of the reader."""
     directory = tmp_path / "logs" / "t-0"
     writer = subprocess.Popen(

@@ -93,7 +93,7 @@ IN_PLACE = (
 
 
 @pytest.mark.parametrize("done", LEFTOVERS.values(), ids=LEFTOVERS)
-def test_leftovers_are_passed_over_and_told_with_what_a_start_does(logs, done):
+def test_leftovers_are_passed_over_and_reported_with_what_a_start_does(logs, done):
     write(logs, *done, *IN_PLACE)
     log = kafkastore.open(logs)["t-0"]
     assert [record.offset for record in log.records()] == list(range(9))
@@ -105,7 +105,7 @@ def test_leftovers_are_passed_over_and_told_with_what_a_start_does(logs, done):
         assert note.path.exists()
 
 
-def test_missing_indexes_are_told_by_segment(logs):
+def test_missing_indexes_are_reported_by_segment(logs):
     gone = (name(0, ".timeindex"), name(6, ".index"), name(6, ".timeindex"))
     for each in gone:
         (logs / "t-0" / each).unlink()
@@ -127,7 +127,7 @@ NAMES = st.builds(
 
 @bounded(150)
 @given(st.sets(NAMES, max_size=14))
-def test_a_listing_tells_what_the_model_tells(names):
+def test_a_listing_reports_what_the_model_reports(names):
     with tempfile.TemporaryDirectory() as directory:
         for each in names:
             (Path(directory) / each).touch()
@@ -387,7 +387,7 @@ def test_a_partition_in_several_places_is_listed_as_such(logs, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["t-00", "t-+0"])
-def test_two_names_of_one_partition_in_a_directory_are_told(logs, name):
+def test_two_names_of_one_partition_in_a_directory_are_reported(logs, name):
     (logs / name).mkdir()
     store = kafkastore.open(logs)
     assert offsets_of(logs) == list(range(9))

@@ -278,7 +278,7 @@ def test_nothing_is_touched_before_the_first_append(root):
     assert all(after[path] == before[path] for path in before if path.parent.name == "u-0")
 
 
-def test_what_a_recovery_cuts_is_kept_beside_the_directory(root):
+def test_what_a_recovery_cuts_is_kept_next_to_the_directory(root):
     log_dir = open_dir(root)
     writer = log_dir.writer("t", 0, SMALL)
     writer.append_records(new_records(50), batch_bytes=200)
@@ -301,7 +301,7 @@ def test_what_a_recovery_cuts_is_kept_beside_the_directory(root):
 
 
 @pytest.mark.parametrize("tail", [bytes(300), bytes(10), b"\xff" * 40, "torn"])
-def test_nothing_is_appended_behind_bytes_that_are_no_batch_though_the_marker_says_clean(
+def test_nothing_is_appended_after_bytes_that_are_no_batch_though_the_marker_says_clean(
     root, tail
 ):
     with open_dir(root) as log_dir:
@@ -390,7 +390,7 @@ def test_checkpoints_of_partitions_that_are_not_opened_are_kept(root):
     assert (root / MARKER).exists()
 
 
-def test_damaged_checkpoints_tell_nothing(root):
+def test_damaged_checkpoints_report_nothing(root):
     write_some(root)
     (root / MARKER).unlink()
     for name in ("recovery-point", "log-start", "replication"):
@@ -417,12 +417,12 @@ def test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appen
     assert not list(kafkastore.verify(root))
 
 
-def test_offsets_are_not_given_again_where_an_index_leads_behind_the_end(root):
+def test_offsets_are_not_given_again_where_an_index_leads_beyond_the_end(root):
     write_some(root, count=50)
     index = max((root / "t-0").glob("*.index"))
     index.write_bytes(index.read_bytes() + struct.pack(">ii", 1000, 1 << 20))
-    (harm,) = (each for each in kafkastore.verify(root) if each.path == index)
-    assert harm.severity is Severity.DATA_LOSS_RISK
+    (damage,) = (each for each in kafkastore.verify(root) if each.path == index)
+    assert damage.severity is Severity.DATA_LOSS_RISK
     write_some(root, count=5)
     assert offsets(root) == list(range(55))
     assert not list(kafkastore.verify(root))

@@ -53,7 +53,7 @@ BEHIND = {
 
 @pytest.mark.parametrize("what", BEHIND)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_last_segment_whose_index_leads_behind_its_end_is_taken_for_empty(
+def test_a_last_segment_whose_index_leads_beyond_its_end_is_taken_for_empty(
     written, version, what
 ):
     log = three_segments(is_clean=True)
@@ -72,7 +72,7 @@ def test_a_last_segment_whose_index_leads_behind_its_end_is_taken_for_empty(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_start_behind_what_the_index_lets_a_broker_see_costs_the_whole_log(written, version):
+def test_a_start_after_what_the_index_lets_a_broker_see_costs_the_whole_log(written, version):
     log = three_segments(is_clean=True, checkpointed_start=25)
     entry = struct.pack(">ii", 15, 12 * SIZE)
     last = replace(log.segments[2], offset_index=log.segments[2].offset_index + entry)
@@ -115,27 +115,27 @@ def test_a_damaged_checkpoint_counts_as_0(written, what):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_garbage_behind_the_last_batch_is_cut(written, version):
+def test_garbage_after_the_last_batch_is_cut(written, version):
     """As in Kafka's LogLoaderTest.testCorruptLog."""
     chance = random.Random(3)
     for _ in range(10):
         whole = three_segments()
-        harmed = replace(
+        damaged = replace(
             whole.segments[2],
             tail=chance.randbytes(chance.randrange(1, 300)),
             offset_index=whole.segments[2].offset_index + chance.randbytes(9),
         )
-        log = written(Log((*whole.segments[:2], harmed)))
+        log = written(Log((*whole.segments[:2], damaged)))
         recovered = recover(log, version)
         assert offsets_left(recovered) == list(range(30))
         assert recovered.cut == {name(20, ".log"): 10 * SIZE}
         assert recovered.written[name(20, ".index")] == whole.segments[2].offset_index
-        assert recovered.segments[2].cut_bytes == len(harmed.tail)
+        assert recovered.segments[2].cut_bytes == len(damaged.tail)
         shutil.rmtree(log.path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_behind_a_segment_that_is_cut_all_go(written, version):
+def test_after_a_segment_that_is_cut_all_go(written, version):
     whole = three_segments()
     torn = replace(whole.segments[1], batches=whole.segments[1].batches[:7], tail=b"\1" * 30)
     log = written(
@@ -151,7 +151,7 @@ def test_behind_a_segment_that_is_cut_all_go(written, version):
     assert "17" in "".join(recovered.written)
 
 
-def test_bytes_cut_for_want_of_an_index_do_not_make_the_segments_behind_go(written):
+def test_bytes_cut_for_want_of_an_index_do_not_make_the_segments_after_go(written):
     """A broker recovers such a segment twice, and finds nothing to cut the second time."""
     whole = three_segments()
     torn = replace(whole.segments[1], batches=whole.segments[1].batches[:7], tail=b"\1" * 30)
@@ -184,7 +184,7 @@ def test_offsets_that_go_back_empty_the_segment(written, version):
 @pytest.mark.parametrize(
     ("version", "is_dropped"), [("2.2", False), ("2.4", True), ("3.9", True), ("4.1", True)]
 )
-def test_a_log_that_ends_below_its_start_begins_anew_there(written, version, is_dropped):
+def test_a_log_that_ends_below_its_start_begins_again_there(written, version, is_dropped):
     """As in Kafka's LogLoaderTest.testLogEndLessThanStartAfterReopen."""
     log = written(
         three_segments(checkpointed_start=40), {"leader-epoch-checkpoint": b"0\n1\n3 12\n"}
@@ -248,7 +248,7 @@ def test_a_transaction_below_its_segment_has_the_segment_recovered(written):
     assert recovered.written[name(10, ".txnindex")] == b""
 
 
-def test_odd_bytes_behind_the_transactions_are_not_noticed(written):
+def test_odd_bytes_after_the_transactions_are_not_noticed(written):
     odd = {name(10, ".txnindex"): transaction_index.pack([(1, 3, 12, 13)]) + b"\0" * 5}
     assert not recover(written(three_segments(is_clean=True), odd)).segments[1].is_recovered
 
@@ -301,7 +301,7 @@ def idempotent():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_recovery_takes_snapshots_behind_each_segment(written, version):
+def test_recovery_takes_snapshots_after_each_segment(written, version):
     recovered = recover(written(idempotent()), version)
     (at_10,), (at_20,) = snapshots_of(files_after(recovered)).values()
     assert (at_10[2], at_10[3], at_20[2], at_20[3]) == (9, 9, 19, 19)
@@ -309,7 +309,7 @@ def test_recovery_takes_snapshots_behind_each_segment(written, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_snapshot_is_believed_and_only_what_is_behind_it_read(written, version):
+def test_a_snapshot_is_believed_and_only_what_is_after_it_read(written, version):
     known = producer_snapshot.pack([(99, 0, 5, 6, 0, 1000, -1, -1)])
     log = written(replace(idempotent(), is_clean=True), {name(15, ".snapshot"): known})
     recovered = recover(log, version)
@@ -399,12 +399,12 @@ def test_a_log_that_can_not_be_read_is_not_cut(written, monkeypatch):
     assert isinstance(caught.value.__cause__, OSError)
 
 
-HARMS = ("cut", "flip", "append", "zeros", "no index", "nothing")
+DAMAGES = ("cut", "flip", "append", "zeros", "no index", "nothing")
 
 
 @st.composite
-def harmed_logs(draw):
-    """Segments of record batches, some of them harmed: (logs, those without an index)."""
+def damaged_logs(draw):
+    """Segments of record batches, some of them damaged: (logs, those without an index)."""
     chance = draw(st.randoms(use_true_random=False))
     offset, logs, without_index = draw(st.sampled_from([0, 3])), {}, set()
     for _ in range(draw(st.integers(1, 4))):
@@ -417,7 +417,7 @@ def harmed_logs(draw):
             batches.append(Batch(rows, leader_epoch=chance.choice([-1, 0, 1, offset // 4 % 2**30])))
             offset = batches[-1].last_offset + 1 + chance.choice([0, 0, 0, 0, 2, 2**31])
         log = bytearray(b"".join(batch.data for batch in batches))
-        match draw(st.sampled_from(HARMS)):
+        match draw(st.sampled_from(DAMAGES)):
             case "cut":
                 del log[len(log) - min(len(log), chance.randrange(1, 120)) :]
             case "flip" if log:
@@ -442,17 +442,17 @@ BELOW_AND_ABOVE = b"".join(
 @bounded(200)
 @example(({2**32 + 5: BELOW_AND_ABOVE}, set()), "2.0", 0, 0, 0, ())
 @given(
-    harmed_logs(),
+    damaged_logs(),
     st.sampled_from(["2.0", "2.4", "2.8", "3.9", "4.1"]),
     st.sampled_from([0, 100, 4096]),
     st.sampled_from([0, 0, 5, 100]),
     st.sampled_from([0, 0, 2, 12]),
     st.sampled_from([(), ((0, 0),), ((0, 0), (3, 4)), ((1, 2), (9, 40))]),
 )
-def test_any_harmed_log_ends_where_the_model_ends_it(
-    tmp_path_factory, harmed, version, interval, recovery_point, log_start, epochs
+def test_any_corrupt_log_ends_where_the_model_ends_it(
+    tmp_path_factory, damaged, version, interval, recovery_point, log_start, epochs
 ):
-    logs, without_index = harmed
+    logs, without_index = damaged
     directory = tmp_path_factory.mktemp("logs") / "t-0"
     directory.mkdir()
     for base, data in logs.items():

@@ -65,7 +65,7 @@ def test_a_partition_is_found_by_each_kind_of_key(logs, key):
     [(("t", 0), True), ("t-0", True), (TopicPartition("t", 0), True), (("t", 1), False),
      ("t-1", False), ("nothing", False), (("t", "0"), False), (7, False), (None, False)],
 )  # fmt: skip
-def test_a_store_tells_which_partitions_are_in_it(logs, key, is_here):
+def test_a_store_reports_which_partitions_are_in_it(logs, key, is_here):
     store = kafkastore.open(logs)
     assert (key in store) == is_here
     assert all(log in store for log in store)
@@ -105,7 +105,7 @@ def test_a_partition_in_two_directories_is_an_error_when_it_is_asked_for(logs, t
     assert caught.value.places == {("t", 0): [logs / "t-0", other / "t-0"]}
 
 
-def test_partitions_that_lie_in_one_directory_are_iterated_before_others_are_told(logs, tmp_path):
+def test_partitions_of_one_directory_are_iterated_before_others_are_reported(logs, tmp_path):
     other = LOG.write(tmp_path / "other")
     add_partition(other, "a-0")
     add_partition(other, "z-0")
@@ -159,7 +159,7 @@ def test_marks_of_a_broker_are_read(logs):
     assert log.log_dir.meta_properties == {"version": "0", "broker.id": "0"}
 
 
-def test_a_broken_leader_epoch_checkpoint_is_told_with_its_path(logs):
+def test_a_broken_leader_epoch_checkpoint_is_reported_with_its_path(logs):
     path = logs / "t-0" / "leader-epoch-checkpoint"
     path.write_bytes(b"0\n1\nnonsense\n")
     log = kafkastore.open(logs)["t-0"]
@@ -186,7 +186,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize(("name", "kind"), BESIDE.items())
-def test_directories_that_are_no_partitions_are_skipped_and_told(logs, name, kind):
+def test_directories_that_are_no_partitions_are_skipped_and_reported(logs, name, kind):
     path = add_partition(logs, name)
     store = kafkastore.open(logs)
     assert (path in [log.path for log in store]) == (kind is None)
@@ -197,7 +197,7 @@ def test_directories_that_are_no_partitions_are_skipped_and_told(logs, name, kin
         assert skipped[path].reason
 
 
-def test_links_are_followed_and_dangling_ones_are_told_when_they_are_read(logs, tmp_path):
+def test_links_are_followed_and_dangling_ones_are_reported_when_they_are_read(logs, tmp_path):
     shutil.move(logs / "t-0", tmp_path / "elsewhere")
     (logs / "t-0").symlink_to(tmp_path / "elsewhere")
     (logs / "t-1").symlink_to(tmp_path / "nowhere")
@@ -254,8 +254,8 @@ def test_what_is_no_log_directory_is_one_clear_error(tmp_path, make):
     assert "\n" not in str(caught.value)
 
 
-# Harm to the files beside the log: none changes what is read.
-HARMS = {
+# Damage to the files beside the log: none changes what is read.
+DAMAGES = {
     "an index with odd bytes": ("00000000000000000000.index", lambda data: data + b"odd"),
     "a time index with odd bytes": ("00000000000000000000.timeindex", lambda data: data[:-5]),
     "an index of three bytes": ("00000000000000000010.index", lambda _: b"abc"),
@@ -267,10 +267,10 @@ HARMS = {
 }
 
 
-@pytest.mark.parametrize(("name", "harm"), HARMS.values(), ids=HARMS)
-def test_harmed_index_files_change_nothing_that_is_read(logs, name, harm):
+@pytest.mark.parametrize(("name", "damage"), DAMAGES.values(), ids=DAMAGES)
+def test_corrupt_index_files_change_nothing_that_is_read(logs, name, damage):
     path = logs / "t-0" / name
-    path.write_bytes(harm(path.read_bytes()))
+    path.write_bytes(damage(path.read_bytes()))
     log = kafkastore.open(logs)["t-0"]
     assert [record.offset for record in log.records()] == list(range(20))
     assert [record.offset for record in log.records(15)] == [15, 16, 17, 18, 19]

@@ -255,7 +255,7 @@ def test_batches_of_several_codecs_in_one_call_get_that_of_the_topic(open_writer
     assert not list(kafkastore.verify(writer.path))
 
 
-def test_what_is_compressed_anew_is_of_its_producer_still(open_writer):
+def test_what_is_compressed_again_is_of_its_producer_still(open_writer):
     writer = open_writer(compression_type="lz4")
     fields = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     batches = b"".join(
@@ -272,7 +272,7 @@ def test_what_is_compressed_anew_is_of_its_producer_still(open_writer):
     assert all(batch.is_transactional for batch in log.batches())
 
 
-def test_what_is_compressed_anew_may_become_too_large(open_writer):
+def test_what_is_compressed_again_may_become_too_large(open_writer):
     writer = open_writer(compression_type="uncompressed", max_message_bytes=300)
     writer.append(batch_of(0, [1] * 2, codec=Codec.GZIP))
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):

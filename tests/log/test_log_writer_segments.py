@@ -189,7 +189,7 @@ def test_the_time_index_has_the_offset_that_the_version_gives_it(
 
 
 @pytest.mark.parametrize(("codec", "offset"), [(Codec.NONE, 3), (Codec.GZIP, 4)])
-def test_before_3_8_the_offset_is_the_batch_s_last_where_it_is_compressed_anew(
+def test_before_3_8_the_offset_is_the_batch_s_last_where_it_is_compressed_again(
     open_writer, codec, offset
 ):
     writer = open_writer("2.4", index_interval_bytes=1, compression_type="uncompressed")
@@ -234,7 +234,7 @@ def test_a_truncated_log_has_indexes_of_full_size_again(open_writer):
     assert writer.base_offsets == (0,)
 
 
-def test_truncating_where_the_log_ends_or_behind_changes_nothing(open_writer):
+def test_truncating_where_the_log_ends_or_after_changes_nothing(open_writer):
     writer = open_writer()
     for _ in range(10):
         append_one(writer)
@@ -257,7 +257,7 @@ def test_a_truncation_inside_a_batch_takes_all_of_it_and_the_next_has_the_offset
     assert offsets(writer) == [0, 1, 2, 4]
 
 
-def test_a_truncation_in_a_gap_takes_what_is_behind_it(open_writer):
+def test_a_truncation_in_a_gap_takes_what_is_after_it(open_writer):
     writer = open_writer()
     append_one_at(writer, 40)
     append_one_at(writer, 43)

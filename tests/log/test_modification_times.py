@@ -51,7 +51,7 @@ def test_without_timestamps_only_files_of_a_moment_look_like_a_copy():
     assert of_a_copy(segments((1, None), (DAY, None), (2 * DAY, None))) is None
 
 
-def test_one_segment_alone_tells_nothing():
+def test_one_segment_alone_reports_nothing():
     assert of_a_copy(segments((90 * DAY, 5))) is None
     assert of_a_copy([]) is None
 
@@ -66,6 +66,6 @@ def test_clocks_may_differ_by_a_minute(ahead, is_told):
     assert older_than_records([times._replace(newest_ms=None)]) == []
 
 
-def test_spans_are_told_in_the_unit_that_fits():
+def test_spans_are_reported_in_the_unit_that_fits():
     told = [span(each) for each in (0, 119_999, 120_000, 7_199_999, 7_200_000, 47 * 3_600_000)]
     assert told == ["0 seconds", "119 seconds", "2 minutes", "119 minutes", "2 hours", "47 hours"]

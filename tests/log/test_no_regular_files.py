@@ -54,7 +54,7 @@ for root, question in json.load(sys.stdin):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_question_waits_and_each_is_told_what_the_file_is(tmp_path, kind):
+def test_no_question_waits_and_each_is_reported_what_the_file_is(tmp_path, kind):
     asked, wanted = [], []
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         for name, (question, needed) in QUESTIONS.items():
@@ -101,7 +101,7 @@ def test_a_checkpoint_that_is_no_file_counts_as_damaged(tmp_path, name, kind):
         assert caught.value.path == root / name
 
 
-def test_no_writer_starts_anew_where_a_link_leads_to_nothing(tmp_path):
+def test_no_writer_starts_again_where_a_link_leads_to_nothing(tmp_path):
     root = LOG.write(tmp_path / "logs")
     path = root / "t-0" / LOG_NAME
     path.unlink()

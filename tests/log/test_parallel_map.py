@@ -45,7 +45,7 @@ def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun():
     assert not any(thread.name.startswith("test_") for thread in threading.enumerate())
 
 
-def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_told_before_the_first(tmp_path):
+def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_reported_before_the_first(tmp_path):
     for name in ("a/t-1", "a/t-0", "b/t-1"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / f"{0:020}.log").touch()

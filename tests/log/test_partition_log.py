@@ -142,7 +142,7 @@ def test_a_partition_without_segments_is_empty(tmp_path):
     assert found.leader_epochs == ()
 
 
-def test_a_log_start_behind_the_end_leaves_an_empty_log(opened):
+def test_a_log_start_beyond_the_end_leaves_an_empty_log(opened):
     found = opened(Log(TWO.segments, checkpointed_start=50))
     assert (found.log_start_offset, found.log_end_offset) == (50, 50)
     assert list(found.records()) == []
@@ -189,13 +189,13 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("harm", "kind"), BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize(("damage", "kind"), BROKEN.values(), ids=BROKEN)
 @pytest.mark.parametrize("reader", ["records", "records to an end", "arrow"])
-def test_a_broken_batch_is_told_with_file_and_byte_behind_all_before_it(
-    opened, harm, kind, reader
+def test_a_broken_batch_is_reported_with_file_and_byte_after_all_before_it(
+    opened, damage, kind, reader
 ):
     before = Segment(0, numbered(0, 1))
-    found = opened(Log((before, Segment(2, (), tail=harm + numbered(3)[0].data))))
+    found = opened(Log((before, Segment(2, (), tail=damage + numbered(3)[0].data))))
     if reader == "arrow":
         batches, error = until_error(found.to_arrow(["offset"]))
         offsets = [offset for batch in batches for offset in batch["offset"].to_pylist()]
@@ -209,7 +209,7 @@ def test_a_broken_batch_is_told_with_file_and_byte_behind_all_before_it(
     assert "\n" not in str(error)
 
 
-def test_a_broken_wrapper_at_the_end_of_a_range_is_told_with_its_file(opened):
+def test_a_broken_wrapper_at_the_end_of_a_range_is_reported_with_its_file(opened):
     broken = message(1, 9, 5, None, b"not gzip at all", GZIP)
     found = opened(Log((Segment(0, numbered(0, 1), tail=broken),)))
     with pytest.raises(CorruptBatchError) as caught:
@@ -217,18 +217,18 @@ def test_a_broken_wrapper_at_the_end_of_a_range_is_told_with_its_file(opened):
     assert caught.value.path == found.segments[0].log_path
 
 
-def test_a_harmed_offset_does_not_lead_to_another_file(opened):
-    harmed = bytearray(numbered(1)[0].data)
-    harmed[26] ^= 0x08      # the last offset delta: the batch seems to end with offset 9
-    found = opened(Log((Segment(0, numbered(0), tail=bytes(harmed)), Segment(5, numbered(5)))))
+def test_a_corrupt_offset_does_not_lead_to_another_file(opened):
+    damaged = bytearray(numbered(1)[0].data)
+    damaged[26] ^= 0x08      # the last offset delta: the batch seems to end with offset 9
+    found = opened(Log((Segment(0, numbered(0), tail=bytes(damaged)), Segment(5, numbered(5)))))
     with pytest.raises(CorruptBatchError) as caught:
         list(found.records())
     assert caught.value.path == found.segments[0].log_path
 
 
 def test_checksums_need_not_be_looked_at(opened):
-    harmed = numbered(1)[0].data[:-2] + b"V\0"
-    found = opened(Log((Segment(0, numbered(0), tail=harmed),)))
+    damaged = numbered(1)[0].data[:-2] + b"V\0"
+    found = opened(Log((Segment(0, numbered(0), tail=damaged),)))
     assert [record.value for record in found.records(verify=False)] == [b"v", b"V"]
     table = found.to_arrow(["value"], verify=False).read_all()
     assert table["value"].to_pylist() == [b"v", b"V"]

@@ -119,7 +119,7 @@ def test_comparing_counts_the_records_that_can_be_read(broken, choice):
 
 
 @pytest.mark.parametrize("choice", READABLE)
-def test_damage_that_only_what_was_committed_depends_on_is_told(broken, choice):
+def test_damage_that_only_what_was_committed_depends_on_is_reported(broken, choice):
     for read in (broken.records, broken.to_arrow):
         skipped = []
         list(read(isolation="read_committed", on_corrupt=choice, skipped=skipped))

@@ -213,7 +213,7 @@ def test_nothing_is_read_before_it_is_asked_for(opened):
         reader.read_all()
 
 
-def test_a_broken_batch_is_an_error_behind_all_rows_before_it(opened):
+def test_a_broken_batch_is_an_error_after_all_rows_before_it(opened):
     broken = Batch((Row(50, 5), Row(51, 6)), stated_count=3)
     found = opened(one_segment(*numbered(50), broken, *numbered(60)[-1:]))
     batches, error = until_error(found.to_arrow(["offset", "key"], batch_rows=7))
@@ -231,7 +231,7 @@ def test_a_broken_batch_outside_the_range_is_not_looked_at(opened):
     assert table["offset"].to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_a_broken_batch_behind_the_limit_is_not_looked_at(opened):
+def test_a_broken_batch_after_the_limit_is_not_looked_at(opened):
     log = opened(one_segment(*numbered(3), Batch((Row(3, 3),), stated_count=5)))
     assert log.to_arrow(["offset"], limit=3).read_all()["offset"].to_pylist() == [0, 1, 2]
 

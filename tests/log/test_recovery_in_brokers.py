@@ -1,4 +1,4 @@
-"""Harmed directories that real brokers load, beside what was worked out for them."""
+"""Damaged directories that real brokers load, beside what was worked out for them."""
 
 import os
 import random
@@ -77,7 +77,7 @@ def flip(path, at, bit):
     path.write_bytes(data)
 
 
-def harm(directory, kind, chance):
+def damage(directory, kind, chance):
     """Do to a partition directory what crashes and bad disks do."""
     logs = sorted(directory.glob("*.log"))
     second, last = logs[1], logs[-1]
@@ -145,14 +145,14 @@ KINDS = [
 ]
 
 
-def harmed_directories(tmp_path, now):
-    """Directories of three segments, each harmed in a way of its own."""
+def damaged_directories(tmp_path, now):
+    """Directories of three segments, each damaged in a way of its own."""
     chance, directories = random.Random(5), []
     for number, kind in enumerate(KINDS):
         start = LONG_AGO if number % 3 == 2 else now - 3_600_000
         root = sound(chance, start).write(tmp_path / f"made-{number}")
-        directory = (root / "t-0").rename(root / f"harmed-{number}")
-        harm(directory, kind, chance)
+        directory = (root / "t-0").rename(root / f"damaged-{number}")
+        damage(directory, kind, chance)
         directories.append(directory)
     return directories
 
@@ -173,14 +173,14 @@ def split_directories(tmp_path, topic, kinds, now):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_broker_makes_of_harmed_directories_what_was_worked_out(
+def test_a_broker_makes_of_corrupt_directories_what_was_worked_out(
     load_into_broker, tmp_path, version
 ):
     """It splits segments of offsets too far apart, and recovers no part below a recovery point."""
     now = time.time_ns() // 1_000_000
     below = split_directories(tmp_path, "below", SPLITS[:2], now)
     directories = [
-        *harmed_directories(tmp_path, now),
+        *damaged_directories(tmp_path, now),
         *split_directories(tmp_path, "split", SPLITS, now),
         *below,
     ]

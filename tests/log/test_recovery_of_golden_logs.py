@@ -65,7 +65,7 @@ def test_a_killed_brokers_directory_becomes_what_its_next_start_made_of_it(golde
 
 
 @pytest.mark.golden_cases(names=KILLED, versions=FROM_0_11, answers="answers-recovered")
-def test_what_is_cut_is_told_with_its_bytes_and_why(golden_case):
+def test_what_is_cut_is_reported_with_its_bytes_and_why(golden_case):
     log, recovered, _, left = next(recoveries(golden_case))
     *others, last = recovered.segments
     assert not any(segment.cut_bytes for segment in others)

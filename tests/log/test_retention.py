@@ -132,7 +132,7 @@ def test_an_emptied_segment_before_the_last_goes_like_any_other():
 # What the test cases do not say.
 
 
-def test_one_segment_that_stays_holds_back_all_behind_it():
+def test_one_segment_that_stays_holds_back_all_after_it():
     segments = [
         SegmentFacts(0, 5, 100, 10),
         SegmentFacts(5, 10, 100, 2 * NOW),  # a record of the future

@@ -79,7 +79,7 @@ def test_messages_of_old_formats_are_split_too(written):
     assert (files[name(0, ".log")], files[name(FAR, ".log")]) == (near, far)
 
 
-def test_a_part_with_a_wrong_checksum_is_cut_and_those_behind_go(written):
+def test_a_part_with_a_wrong_checksum_is_cut_and_those_after_go(written):
     batches = (THIRTY[0], THIRTY[1].with_offset(FAR), THIRTY[2].with_offset(FAR + 1))
     last = THIRTY[3].with_offset(2 * FAR + 1)
     data = bytearray(b"".join(batch.data for batch in (*batches, last)))
@@ -145,26 +145,26 @@ def test_a_recovery_that_gave_up_at_an_overflow_has_found_epochs(written, versio
     assert recover(log, version, is_clean=True).leader_epochs == epochs
 
 
-@pytest.mark.parametrize("harm", [False, True])
-def test_a_part_has_the_time_of_what_is_split_unless_it_is_cut(tmp_path, written, harm):
+@pytest.mark.parametrize("damage", [False, True])
+def test_a_part_has_the_time_of_what_is_split_unless_it_is_cut(tmp_path, written, damage):
     batches = (THIRTY[0], THIRTY[1].with_offset(FAR), THIRTY[2].with_offset(FAR + 1))
     data = bytearray(b"".join(batch.data for batch in batches))
-    data[-1] ^= harm
+    data[-1] ^= damage
     log = written(Log((Segment(0, (), tail=bytes(data)),)))
     os.utime(log.path / name(0, ".log"), (1000, 1000))
     apply_recovery(recover(log), tmp_path / "cut", UnsyncedFileSystem())
     near, far = ((log.path / name(base, ".log")).stat().st_mtime == 1000 for base in (0, FAR))
-    assert (near, far) == (True, not harm)
+    assert (near, far) == (True, not damage)
 
 
 @pytest.mark.parametrize(
-    "harm",
+    "damage",
     ["the end is torn", "another segment has the offset", "a batch is too far apart", "it is 1.1"],
 )
-def test_a_segment_that_can_not_be_split_is_an_error_that_names_it(written, harm):
+def test_a_segment_that_can_not_be_split_is_an_error_that_names_it(written, damage):
     whole, (_, second) = far_apart()
     segments, error, version = (whole,), OffsetOverflowError, "4.1"
-    match harm:
+    match damage:
         case "the end is torn":
             segments, error = (replace(whole, tail=b"torn"),), CorruptBatchError
         case "another segment has the offset":
@@ -180,7 +180,7 @@ def test_a_segment_that_can_not_be_split_is_an_error_that_names_it(written, harm
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_writer_goes_on_behind_a_split(written, version):
+def test_a_writer_goes_on_after_a_split(written, version):
     whole, _ = far_apart()
     log = written(Log((whole,)))
     root = log.path.parent

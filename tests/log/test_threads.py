@@ -230,7 +230,7 @@ def test_an_open_index_answers_eight_threads_as_it_answers_one(root, tmp_path, k
             assert ask_in_threads(questions(index)) == [wanted] * THREADS
 
 
-def test_eight_threads_read_a_log_beside_its_writer(tmp_path):
+def test_eight_threads_read_a_log_next_to_its_writer(tmp_path):
     """What was there when the log was opened is found where it is; the rest is without gaps."""
     root = tmp_path / "logs"
     with LogDirWriter(root, fs=UnsyncedFileSystem()) as log_dir:
@@ -273,7 +273,7 @@ def test_eight_threads_read_a_log_beside_its_writer(tmp_path):
         assert log.log_end_offset == written[0]
 
 
-def test_a_listing_from_before_a_refresh_is_not_kept_behind_it(root, tmp_path, monkeypatch):
+def test_a_listing_from_before_a_refresh_is_not_kept_after_it(root, tmp_path, monkeypatch):
     (log,) = kafkastore.open(shutil.copytree(root / "rising-0", tmp_path / "rising-0"))
     last = log.segments[-1]
     log.refresh()

@@ -13,8 +13,8 @@ READ_UNCOMMITTED = 0
 ISOLATIONS = ("read_uncommitted", "read_committed")
 LATEST_TIMESTAMP = -1
 ERRORS = {UnsupportedTimestampError: 35, UnsupportedForMessageFormatError: 43}
-#: Harmed after the broker was asked.
-HARMED_SINCE = {("crash-torn", "answers"), ("crash-bad-crc", "answers")}
+#: Damaged after the broker was asked.
+DAMAGED_SINCE = {("crash-torn", "answers"), ("crash-bad-crc", "answers")}
 #: The broker layer keeps an answer of the log layer only below the high watermark.
 NOTHING = (-1, -1)
 
@@ -82,7 +82,7 @@ def test_the_broker_s_own_rules_give_its_answers(golden_case):
         epoch = current_epoch(rows)
         if epoch is not None and log.leader_epochs:
             assert log.leader_epochs[-1].epoch <= epoch
-        if (golden_case.name, golden_case.answers_name) in HARMED_SINCE:
+        if (golden_case.name, golden_case.answers_name) in DAMAGED_SINCE:
             # The last batch is lost: what was answered with it, or of transactions, can't be equal.
             whole_end = log.segments[-1].rebuilt_indexes().next_offset
             assert answers["log_end_offset"] - 5 <= whole_end < answers["log_end_offset"]
@@ -155,22 +155,22 @@ def test_right_answers_at_every_boundary_are_those_of_brute_force(golden_case):
 
 @pytest.mark.golden_cases(names="broken-index-*")
 def test_broken_indexes_do_not_change_the_right_answer(golden_case, golden):
-    unharmed = golden(golden_case.version, "broken-index", "answers")
-    harmed = kafkastore.open(golden_case.root / "logs")
-    for name, answers in unharmed.answers["partitions"].items():
+    intact = golden(golden_case.version, "broken-index", "answers")
+    damaged = kafkastore.open(golden_case.root / "logs")
+    for name, answers in intact.answers["partitions"].items():
         records = answers["records"]
         assert len(records) > 50
         for target in sorted({row[1] + by for row in records for by in (-1, 0, 1)}):
-            found = as_answer(harmed[name].offset_for_timestamp(target))
+            found = as_answer(damaged[name].offset_for_timestamp(target))
             assert found == brute_force(records, target), target
 
 
 @pytest.mark.golden_cases(names="broken-index-*")
 def test_broken_indexes_do_not_change_what_is_read(golden_case, golden):
-    unharmed = golden(golden_case.version, "broken-index", "answers")
-    harmed = kafkastore.open(golden_case.root / "logs")
-    for name, answers in unharmed.answers["partitions"].items():
-        log, records = harmed[name], answers["records"]
+    intact = golden(golden_case.version, "broken-index", "answers")
+    damaged = kafkastore.open(golden_case.root / "logs")
+    for name, answers in intact.answers["partitions"].items():
+        log, records = damaged[name], answers["records"]
         for start, end in ((0, None), (17, 60), (50, 51), (95, None)):
             wanted = [row[0] for row in records if start <= row[0] < (end or 1 << 60)]
             assert [record.offset for record in log.records(start, end)] == wanted
@@ -179,7 +179,7 @@ def test_broken_indexes_do_not_change_what_is_read(golden_case, golden):
 
 
 @pytest.mark.golden_cases(names="crash-*", answers="answers")
-def test_harm_at_the_end_leaves_answers_before_it_right(golden_case):
+def test_damage_at_the_end_leaves_answers_before_it_right(golden_case):
     for log, answers in asked_partitions(golden_case):
         end = log.segments[-1].rebuilt_indexes().next_offset
         kept = [row for row in answers["records"] if row[0] < end]

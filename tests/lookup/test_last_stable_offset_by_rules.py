@@ -64,12 +64,12 @@ def add_snapshot(partition):
     path.write_bytes(producer_snapshot.pack([(2, 0, 4, 8, 1, 108, -1, OPENED)]))
 
 
-def test_a_snapshot_at_the_end_tells_what_is_open(opened):
+def test_a_snapshot_at_the_end_reports_what_is_open(opened):
     log = opened(log_of(is_clean=True), add_snapshot)
     assert last_stable_offsets(log) == same_everywhere(OPENED)
 
 
-def test_a_segment_that_is_recovered_for_want_of_its_index_tells_what_is_open(opened):
+def test_a_segment_that_is_recovered_for_want_of_its_index_reports_what_is_open(opened):
     log = opened(log_of(is_clean=True), lambda path: (path / f"{7:020}.index").unlink())
     found = last_stable_offsets(log)
     assert [found[rules] for rules in ("correct", "2.8", "3.9.1", "4.1.1")] == [OPENED] * 4

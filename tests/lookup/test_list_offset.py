@@ -74,7 +74,7 @@ def log_of(*times, **fields):
 @pytest.mark.parametrize("rules", VERSIONS)
 @bounded(15)
 @given(log=logs(), data=st.data())
-def test_a_broker_tells_what_its_model_tells(rules, log, data):
+def test_a_broker_reports_what_its_model_reports(rules, log, data):
     version, newest = parsed(rules), VERSIONS[rules]
     times = {record[1] + by for record in log.records(include_control=True) for by in (0, 1)}
     bound = data.draw(st.integers(log.start_offset, end_offset(log)))
@@ -125,7 +125,7 @@ def test_earliest_and_latest_name_their_leader_epochs(opened, rules):
     assert found.list_offset(LATEST, rules, request_version=3) == (-1, 2, None)
 
 
-def test_an_epoch_that_begins_behind_the_log_start_is_not_that_of_the_earliest(opened):
+def test_an_epoch_that_begins_after_the_log_start_is_not_that_of_the_earliest(opened):
     found = opened(log_of(50, 51), epochs=[(3, 1)])
     assert found.list_offset(EARLIEST, "2.4") == (-1, 0, None)
 

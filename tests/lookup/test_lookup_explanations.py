@@ -91,7 +91,7 @@ def test_each_cause_has_its_kind_and_a_sentence(tmp_path, log, target, chosen_by
     assert told.reason in str(told)
 
 
-def test_the_whole_way_is_told(tmp_path):
+def test_the_whole_way_is_reported(tmp_path):
     log = Log((UP_TO_1000, NEXT), is_clean=True)
     (found,) = kafkastore.open(log.write(tmp_path / "logs"))
     told = found.explain_timestamp(605, "2.4")
@@ -117,13 +117,13 @@ def test_the_whole_way_is_told(tmp_path):
          "running-broker"),
     ],
 )
-def test_the_state_of_the_broker_is_told(tmp_path, directory, log, chosen_by):
+def test_the_state_of_the_broker_is_reported(tmp_path, directory, log, chosen_by):
     (found,) = kafkastore.open(log.write(tmp_path / "logs") / directory)
     told = found.explain_timestamp(500, "2.4")
     assert (told.answer, told.chosen_by) == ((1000, 2, 0), chosen_by)
 
 
-def test_kip_33_s_equal_maximum_is_told(tmp_path):
+def test_kip_33_s_equal_maximum_is_reported(tmp_path):
     log = Log((UP_TO_1000, NEXT), is_clean=True)
     (found,) = kafkastore.open(log.write(tmp_path / "logs"))
     told = found.explain_timestamp(1000, "kip-33")
@@ -172,7 +172,7 @@ def test_kip_33_s_segments_without_entries_are_not_said_to_be_searched(tmp_path)
     assert (told.base_offset, told.chosen_by) == (10, "time-index")
 
 
-def test_committed_differences_are_told(tmp_path):
+def test_committed_differences_are_reported(tmp_path):
     fields = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
     batches = (*one_by_one(0, 50, **fields), marker(1, 7, is_commit=False), *one_by_one(2, 60))
     (found,) = kafkastore.open(Log((closed(0, batches),)).write(tmp_path / "logs"))

@@ -206,7 +206,7 @@ def test_a_legal_first_entry_of_zeros_is_read_from_the_log(opened):
     assert found.offset_for_timestamp(1) == (5, 1, 0)
 
 
-def test_an_offset_index_that_points_behind_the_log_ends_a_broker_s_search(opened):
+def test_an_offset_index_that_points_beyond_the_log_ends_a_broker_s_search(opened):
     segment = replace(closed(0, UP_TO_1000), offset_index=pack_offset_entries([(1, 10**6)], 0))
     found = opened(Log((segment,), is_clean=True))
     assert found.offset_for_timestamp(500) == (1000, 2, 0)
@@ -514,7 +514,7 @@ def test_options_that_are_none_are_an_error(opened, option):
         found.offset_for_timestamp(5, "0.10.2", isolation="read_committed")
 
 
-def test_a_refreshed_log_answers_anew(opened):
+def test_a_refreshed_log_answers_again(opened):
     found = opened(Log((NEXT,)))
     assert found.offset_for_timestamp(700) is None
     assert found.offset_for_timestamp(700, "2.4") is None

@@ -137,7 +137,7 @@ def test_a_record_from_the_far_future_does_not_draw_the_times_away(tmp_path):
     assert sample_times(log, 5) == stamps
 
 
-def test_a_partition_that_can_not_be_read_is_told_and_the_others_asked(golden, writable_copy):
+def test_a_partition_that_can_not_be_read_is_reported_and_the_others_asked(golden, writable_copy):
     root = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     surveyed = survey(root)
     for path in root.glob("up-1/*.log"):

@@ -119,14 +119,14 @@ def test_every_batch_can_be_given_one_leader_epoch(tmp_path):
     assert contents(root) == files
 
 
-def test_a_segment_that_is_broken_is_left_and_told(tmp_path):
+def test_a_segment_that_is_broken_is_left_and_reported(tmp_path):
     first, second = in_a_row(TEN)[:5], in_a_row(TEN)[5:]
     root = write(tmp_path, Segment(0, tuple(first)).indexed(), Segment(5, tuple(second)).indexed())
     (partition,) = kafkastore.open(root)
     path = partition.segments[0].log_path
-    harmed = bytearray(path.read_bytes())
-    harmed[30] ^= 1
-    path.write_bytes(harmed)
+    damaged = bytearray(path.read_bytes())
+    damaged[30] ^= 1
+    path.write_bytes(damaged)
     plan = plan_convert(root)
     unconverted = plan.unconverted
     assert [each.path for each in unconverted] == [f"{partition.path.name}/{0:020}.log"]

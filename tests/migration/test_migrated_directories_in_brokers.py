@@ -147,10 +147,10 @@ def test_mode_rebuild_makes_what_the_same_broker_makes_when_it_must_recover(
         for number, name in enumerate(PARTITIONS):
             partition = writable_copy(case.logs / name)
             made[f"from.{old}-{number}"] = partition
-            shutil.copytree(partition, tmp_path / "harmed" / f"from.{old}-{number}")
+            shutil.copytree(partition, tmp_path / "damaged" / f"from.{old}-{number}")
             remove(partition, "*.index")
             migrate(partition, "rebuild", index_interval_bytes=INTERVAL)
-    said = load_into_broker(sorted((tmp_path / "harmed").iterdir()), version, recover=True)
+    said = load_into_broker(sorted((tmp_path / "damaged").iterdir()), version, recover=True)
     assert any("ecover" in line for line in said.answers["broker_log"])
     for name, partition in made.items():
         for pattern in ("*.timeindex", "*.index"):

@@ -116,7 +116,7 @@ def grave(root):
 
 
 @pytest.mark.golden_cases(versions=OLD)
-def test_after_auto_and_rebuild_verify_finds_nothing_that_an_index_could_mend(
+def test_after_auto_and_rebuild_verify_finds_nothing_that_an_index_could_repair(
     golden_case, writable_copy
 ):
     for mode in ("auto", "rebuild"):
@@ -138,23 +138,23 @@ HARM = {
 }
 
 
-@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("damage", HARM)
 @pytest.mark.golden_cases(
     versions=["0.10.2.2", "2.4.0", "3.9.1"],
     names=["create-time-out-of-order", "transactions"],
     answers="answers",
 )
-def test_time_indexes_of_newer_brokers_that_are_gone_or_zeros_are_mended(
-    golden_case, writable_copy, harm
+def test_time_indexes_of_newer_brokers_that_are_gone_or_zeros_are_repaired(
+    golden_case, writable_copy, damage
 ):
     root = writable_copy(golden_case.logs)
     for path in root.glob("*/*.timeindex"):
-        HARM[harm](path, path.read_bytes())
+        HARM[damage](path, path.read_bytes())
     found = grave(root)
     assert found
     migrate(root)
     mended = grave(root)
-    if harm == "zeros behind":  # these have entries; verify names what trims them
+    if damage == "zeros behind":  # these have entries; verify names what trims them
         assert {each.path for each in mended} <= {each.path for each in found}
         assert all("kafkastore reindex" in each.remedy for each in mended)
         kafkastore.apply(kafkastore.plan_reindex(root))

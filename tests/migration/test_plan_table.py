@@ -220,7 +220,7 @@ def test_an_existing_file_that_a_broker_rebuilds_is_left_and_a_missing_one_made(
     assert outcome(segment(recovered=True), mode) != "left"
 
 
-def test_a_missing_offset_index_is_made_beside_by_the_rebuilding_modes_only():
+def test_a_missing_offset_index_is_also_made_by_the_rebuilding_modes_only():
     for mode in MODES:
         for timestamps in (True, False):
             changes = plan(of(segment(offset_index=False, timestamps=timestamps)), mode).changes

@@ -62,7 +62,7 @@ def test_a_survey_alters_nothing(stamped):
     assert {path.name for path in stamped.parent.iterdir()} == {stamped.name}
 
 
-def test_a_survey_tells_formats_timestamps_times_and_what_lacks(old, stamped):
+def test_a_survey_reports_formats_timestamps_times_and_what_lacks(old, stamped):
     for root, magics, some in ((old, (0,), False), (stamped, (1,), True)):
         found = survey(root)
         assert found.root == str(root)
@@ -118,7 +118,7 @@ def test_without_reading_the_logs_only_names_and_times_are_looked_at(stamped):
     assert len(plan(found, "kip-33").changes) == len(plan(found, "empty").changes) == 11
 
 
-def test_segments_are_told_active_and_recovered(stamped):
+def test_segments_are_reported_active_and_recovered(stamped):
     assert not any(each.is_recovered_by_broker for each in by_path(survey(stamped)).values())
     (stamped / ".kafka_cleanshutdown").unlink()
     found = survey(stamped)
@@ -140,7 +140,7 @@ def test_a_partition_by_itself_is_neither_clean_nor_recovered(stamped):
     assert "unclean" not in kinds(found)
 
 
-def test_zeros_are_found_told_and_replaced(stamped, old):
+def test_zeros_are_found_reported_and_replaced(stamped, old):
     for root, expected in ((stamped, "rebuilt"), (old, "entry")):
         path = next(iter(sorted(root.glob("up-0/*.log")))).with_suffix(".timeindex")
         path.write_bytes(bytes(10_485_756))
@@ -168,7 +168,7 @@ def test_zeros_of_a_killed_broker_s_active_segment_are_normal(golden, writable_c
     assert plan(found).changes == ()
 
 
-def test_a_missing_offset_index_is_told_and_made(old):
+def test_a_missing_offset_index_is_reported_and_made(old):
     remove(old / "up-0", "*.index")
     before = contents(old)
     found = survey(old)
@@ -188,7 +188,7 @@ def test_a_missing_offset_index_is_told_and_made(old):
     assert contents(old) == before
 
 
-def harm(path, position, value=None):
+def damage(path, position, value=None):
     """Change one byte, or cut, and keep the time."""
     mtime_ns = path.stat().st_mtime_ns
     if value is None:
@@ -200,9 +200,9 @@ def harm(path, position, value=None):
     os.utime(path, ns=(1, mtime_ns))
 
 
-def test_a_log_with_a_wrong_checksum_is_told_and_left_to_repair(stamped):
+def test_a_log_with_a_wrong_checksum_is_reported_and_left_to_repair(stamped):
     path = sorted(stamped.glob("up-0/*.log"))[1]
-    harm(path, path.stat().st_size // 2, 0x40)
+    damage(path, path.stat().st_size // 2, 0x40)
     found = survey(stamped)
     (warning,) = found.warnings
     assert warning.kind == "unreadable"
@@ -216,14 +216,14 @@ def test_a_log_with_a_wrong_checksum_is_told_and_left_to_repair(stamped):
 
 def test_a_torn_last_batch_is_no_problem(stamped):
     path = max(stamped.glob("up-0/*.log"))
-    harm(path, path.stat().st_size - 5)
+    damage(path, path.stat().st_size - 5)
     found = survey(stamped)
     assert found.warnings == ()
     migrate(stamped)
     assert len(entries(stamped, path.with_suffix(".timeindex"))) == 1
 
 
-def test_a_log_with_a_bad_sector_is_told_and_the_others_are_planned(stamped, monkeypatch):
+def test_a_log_with_a_bad_sector_is_reported_and_the_others_are_planned(stamped, monkeypatch):
     path = sorted(stamped.glob("up-0/*.log"))[0]
     inode = path.stat().st_ino
     real = os.preadv
@@ -240,7 +240,7 @@ def test_a_log_with_a_bad_sector_is_told_and_the_others_are_planned(stamped, mon
     assert len(plan(found).changes) == 10
 
 
-def test_a_log_that_changes_while_it_is_read_is_told(stamped, monkeypatch):
+def test_a_log_that_changes_while_it_is_read_is_reported(stamped, monkeypatch):
     path = max(stamped.glob("up-0/*.log"))
     real = LogSegment.rebuilt_indexes
 
@@ -257,7 +257,7 @@ def test_a_log_that_changes_while_it_is_read_is_told(stamped, monkeypatch):
     ]
 
 
-def test_a_running_broker_is_told_and_nothing_applied(stamped):
+def test_a_running_broker_is_reported_and_nothing_applied(stamped):
     before = contents(stamped)
     lock = LockFile(stamped / ".lock")
     try:
@@ -310,7 +310,7 @@ def test_times_closer_together_than_the_records_look_lost(stamped):
     assert (warning.kind, warning.paths) == ("modification-times-lost", ())
 
 
-def test_times_in_the_future_are_told(old):
+def test_times_in_the_future_are_reported(old):
     path = sorted(old.glob("up-1/*.log"))[0]
     os.utime(path, ns=(1, 4_000_000_000 * SECOND_NS))
     (warning,) = survey(old).warnings
@@ -377,7 +377,7 @@ def test_a_change_between_survey_and_apply_is_refused(stamped):
 def test_a_log_forged_with_its_size_and_time_kept_is_noticed_by_the_digest(stamped):
     made = plan(survey(stamped, index_interval_bytes=200))
     path = sorted(stamped.glob("up-0/*.log"))[0]
-    harm(path, path.stat().st_size // 2, 0xFF)
+    damage(path, path.stat().st_size // 2, 0xFF)
     with change_refused("changed", path.with_suffix(".timeindex")):
         apply(made)
 

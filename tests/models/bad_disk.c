@@ -14,7 +14,7 @@ void bad_disk_forget(void) {
     lost_count = 0;
 }
 
-int bad_disk_harm(unsigned long long device, unsigned long long inode, long long start, long long end) {
+int bad_disk_damage(unsigned long long device, unsigned long long inode, long long start, long long end) {
     if (lost_count == MOST)
         return -1;
     lost[lost_count].device = device;
@@ -44,7 +44,7 @@ static ssize_t readable(int descriptor, size_t size, off_t position) {
 
 typedef ssize_t reader(int, void *, size_t, off_t);
 
-static ssize_t harmed(const char *name, int descriptor, void *buffer, size_t size, off_t position) {
+static ssize_t damaged(const char *name, int descriptor, void *buffer, size_t size, off_t position) {
     ssize_t can = readable(descriptor, size, position);
     if (can < 0) {
         errno = EIO;
@@ -54,9 +54,9 @@ static ssize_t harmed(const char *name, int descriptor, void *buffer, size_t siz
 }
 
 ssize_t pread(int descriptor, void *buffer, size_t size, off_t position) {
-    return harmed("pread", descriptor, buffer, size, position);
+    return damaged("pread", descriptor, buffer, size, position);
 }
 
 ssize_t pread64(int descriptor, void *buffer, size_t size, off_t position) {
-    return harmed("pread64", descriptor, buffer, size, position);
+    return damaged("pread64", descriptor, buffer, size, position);
 }

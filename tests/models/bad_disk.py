@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class BadDisk:
-    """Stands in for the reads of `os`, and of C; `harm` says which bytes of a file are lost."""
+    """Stands in for the reads of `os`, and of C; `damage` says which bytes of a file are lost."""
 
     def __init__(self, monkeypatch):
         self._lost = {}
@@ -26,12 +26,12 @@ class BadDisk:
         self._preloaded = ctypes.CDLL(None)
         self._preloaded.bad_disk_forget()
 
-    def harm(self, path, start=0, end=1 << 62):
+    def damage(self, path, start=0, end=1 << 62):
         """Lose the bytes of a file from one to another; exclusive."""
         found = os.stat(path)
         self._lost[found.st_dev, found.st_ino] = start, end
         numbers = map(ctypes.c_longlong, (found.st_dev, found.st_ino, start, end))
-        assert self._preloaded.bad_disk_harm(*numbers) == 0
+        assert self._preloaded.bad_disk_damage(*numbers) == 0
 
     def _readable(self, descriptor, size, position):
         found = os.fstat(descriptor)

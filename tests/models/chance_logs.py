@@ -178,7 +178,7 @@ def chance_log(chance, *, is_clean):
     writer = _Writer(chance)
     magics = chance.choice(MAGICS)
     count = chance.choice(SEGMENT_COUNTS)
-    harm = chance.choice((0, 0.2, 0.6))
+    damage = chance.choice((0, 0.2, 0.6))
     segments = []
     for number in range(count):
         magic = magics[number * len(magics) // count]
@@ -188,7 +188,7 @@ def chance_log(chance, *, is_clean):
             batches = []
             writer.offset += 1
         segment = Segment(base_offset, tuple(batches), modified_ms=_modified_ms(chance, batches))
-        segments.append(_indexed(chance, segment, harm, is_active=number == count - 1))
+        segments.append(_indexed(chance, segment, damage, is_active=number == count - 1))
     first, end = segments[0].base_offset, segments[-1].base_offset
     if segments[-1].batches:
         end = writer.offset
@@ -209,7 +209,7 @@ def _modified_ms(chance, batches):
     return max(near, 1)
 
 
-def _indexed(chance, segment, harm, *, is_active):
+def _indexed(chance, segment, damage, *, is_active):
     """The segment with indexes as leaders, followers and recoveries of each version leave them."""
     if chance.random() < 0.25:
         segment = segment.recovered(chance.choice((0, 60, 200, 4096)))
@@ -221,10 +221,10 @@ def _indexed(chance, segment, harm, *, is_active):
             stores_first_offset=chance.random() < 0.3,
             is_closed=chance.random() < 0.9,
         )
-    if chance.random() < harm:
-        segment = chance.choice(_TIME_INDEX_HARMS)(chance, segment)
-    if chance.random() < harm and not is_active:
-        segment = chance.choice(_OFFSET_INDEX_HARMS)(chance, segment)
+    if chance.random() < damage:
+        segment = chance.choice(_TIME_INDEX_DAMAGES)(chance, segment)
+    if chance.random() < damage and not is_active:
+        segment = chance.choice(_OFFSET_INDEX_DAMAGES)(chance, segment)
     return segment
 
 
@@ -274,7 +274,7 @@ def _made_anew(chance, segment):
     return segment.indexed(interval=60, from_batch=chance.randrange(len(segment.batches) + 1))
 
 
-_TIME_INDEX_HARMS = (
+_TIME_INDEX_DAMAGES = (
     partial(_with, "time_index", None),
     partial(_with, "time_index", b""),
     partial(_with, "time_index", bytes(120)),
@@ -304,7 +304,7 @@ def _led_astray(chance, segment, entries):
     ]
 
 
-_OFFSET_INDEX_HARMS = (
+_OFFSET_INDEX_DAMAGES = (
     partial(_with, "offset_index", None),
     partial(_with, "offset_index", b""),
     partial(_padded, "offset_index", 8),

@@ -9,12 +9,12 @@ def damaged(draw, sound):
     data = bytearray(draw(sound))
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(data)))
-        harm = draw(st.sampled_from(["cut", "flip", "insert", "remove", "repeat"]))
-        if harm == "cut":
+        damage = draw(st.sampled_from(["cut", "flip", "insert", "remove", "repeat"]))
+        if damage == "cut":
             del data[at:]
-        elif harm == "flip" and at < len(data):
+        elif damage == "flip" and at < len(data):
             data[at] ^= 1 << draw(st.integers(0, 7))
-        elif harm == "insert":
+        elif damage == "insert":
             data[at:at] = draw(
                 st.sampled_from(
                     [
@@ -35,9 +35,9 @@ def damaged(draw, sound):
                     ]
                 )
             )
-        elif harm == "remove":
+        elif damage == "remove":
             del data[at : at + draw(st.integers(1, 5))]
-        elif harm == "repeat":
+        elif damage == "repeat":
             data[at:at] = data[at : at + draw(st.integers(1, 20))]
     return bytes(data)
 

@@ -20,7 +20,7 @@ FIRST_TIMESTAMP, STEP_MS = 1_600_000_000_000, 1000
 SEGMENTS, BATCHES, ROWS = 3, 4, 2
 
 
-class Harm(NamedTuple):
+class Damage(NamedTuple):
     """Where a partition was damaged: the file, the bytes that are no batch, the lost offsets."""
 
     path: Path
@@ -80,7 +80,7 @@ def batches_of(path):
     return found
 
 
-def damage(root, partition, kind, *, segment=1, batch=1):
+def damage_batch(root, partition, kind, *, segment=1, batch=1):
     """Damage a batch, and keep the times of its file.
 
     `kind`: a bit of its "length" is flipped, a bit of its last byte ("payload"), or bytes of its
@@ -88,7 +88,7 @@ def damage(root, partition, kind, *, segment=1, batch=1):
 
     Returns
     -------
-    Harm
+    Damage
     """
     path = sorted((root / partition).glob("*.log"))[segment]
     status = path.stat()
@@ -106,7 +106,7 @@ def damage(root, partition, kind, *, segment=1, batch=1):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     first = int(path.stem)
     rows = ROWS if len(places) == BATCHES else 1
-    return Harm(path, position, end, first + batch * rows, first + (batch + 1) * rows)
+    return Damage(path, position, end, first + batch * rows, first + (batch + 1) * rows)
 
 
 def copy_directory(root, destination):

@@ -1,4 +1,4 @@
-"""Small batches of real brokers, one of each kind, for tests that harm them."""
+"""Small batches of real brokers, one of each kind, for tests that damage them."""
 
 from __future__ import annotations
 

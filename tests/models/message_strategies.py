@@ -1,4 +1,4 @@
-"""Values of messages by chance, for hypothesis, and harm done to their bytes."""
+"""Values of messages by chance, for hypothesis, and damage done to their bytes."""
 
 from hypothesis import strategies as st
 
@@ -52,19 +52,19 @@ def _values(kind, version):
 
 
 @st.composite
-def harmed(draw, sound):
+def damaged(draw, sound):
     """Bytes of a sound message: cut, flipped, with something put in or taken out."""
     data = bytearray(draw(sound))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(data)))
-        harm = draw(st.sampled_from(["cut", "flip", "set", "insert", "remove"]))
-        if harm == "cut":
+        damage = draw(st.sampled_from(["cut", "flip", "set", "insert", "remove"]))
+        if damage == "cut":
             del data[at:]
-        elif harm == "insert":
+        elif damage == "insert":
             data[at:at] = draw(st.binary(min_size=1, max_size=4))
-        elif harm == "remove":
+        elif damage == "remove":
             del data[at : at + draw(st.integers(1, 4))]
         elif at < len(data):
             flipped = data[at] ^ 1 << draw(st.integers(0, 7))
-            data[at] = flipped if harm == "flip" else draw(st.sampled_from([0, 1, 127, 128, 255]))
+            data[at] = flipped if damage == "flip" else draw(st.sampled_from([0, 1, 127, 128, 255]))
     return bytes(data)

@@ -56,7 +56,7 @@ def test_a_store_that_denies_is_no_damaged_log(
     ask(log)
 
 
-def test_a_listing_that_is_denied_is_told(s3: S3, url: str) -> None:
+def test_a_listing_that_is_denied_is_reported(s3: S3, url: str) -> None:
     s3.proxy.fault = lambda method, path: 403
     with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url)
@@ -64,7 +64,7 @@ def test_a_listing_that_is_denied_is_told(s3: S3, url: str) -> None:
     assert isinstance(caught.value.__cause__, PermissionError)
 
 
-def test_wrong_credentials_are_told(
+def test_wrong_credentials_are_reported(
     s3: S3, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
@@ -120,7 +120,7 @@ def test_what_was_read_before_an_object_changed_is_not_mixed_with_it(
     assert [row for batch in log.to_arrow() for row in batch.to_pylist()] == before
 
 
-def test_a_server_that_is_not_there_is_told_with_its_url(
+def test_a_server_that_is_not_there_is_reported_with_its_url(
     s3: S3, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -171,7 +171,7 @@ def test_errors_name_urls_and_reach_other_processes_with_them() -> None:
     assert raised.value.filename == "s3://b/logs/t-0/0.log"
 
 
-def test_a_full_disk_is_told(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = kafkastore.open(url)
     full = Path("/dev/full")
     if not full.exists():

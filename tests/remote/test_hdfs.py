@@ -133,7 +133,7 @@ def test_what_another_user_may_not_do_is_a_sentence(
     assert run("ls", hdfs.url("closed")).code == 0
 
 
-def test_a_file_that_is_written_anew_is_an_error(hdfs: Hdfs, golden: Any) -> None:
+def test_a_file_that_is_written_again_is_an_error(hdfs: Hdfs, golden: Any) -> None:
     url = hdfs.put(golden("2.4.0", "transactions", "answers").logs, "changing")
     log = next(iter(kafkastore.open(url)))
     segment = log.segments[0]

@@ -145,7 +145,7 @@ def test_a_large_piece_takes_several_requests(made: Any) -> None:
     assert max(end - start for start, end in store.blocks) == LARGEST_FETCH_BLOCKS
 
 
-def test_behind_the_end_there_is_nothing_to_do(made: Any) -> None:
+def test_after_the_end_there_is_nothing_to_do(made: Any) -> None:
     _, store, descriptor = made(5)
     assert read(descriptor, 5 * BLOCK_BYTES, 100) == b""
     assert store.asked == []
@@ -225,7 +225,7 @@ def test_local_files_are_not_looked_at(tmp_path: Path, made: Any) -> None:
         assert not is_remote(file.fileno())
 
 
-def test_a_forked_process_is_told_to_open_for_itself(made: Any) -> None:
+def test_a_forked_process_must_open_for_itself(made: Any) -> None:
     _, _, descriptor = made(10)
     out, into = os.pipe()
     if (child := os.fork()) == 0:

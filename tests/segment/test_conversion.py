@@ -121,7 +121,7 @@ def test_append_times_stay_apart(convert):
     assert [(batch.count, batch.records()[0].timestamp) for batch in after] == [(2, 8), (1, 9)]
 
 
-def test_a_wrong_checksum_is_told_with_its_place(convert):
+def test_a_wrong_checksum_is_reported_with_its_place(convert):
     data = bytearray(b"".join(batch.data for batch in OLD))
     data[2 * len(OLD[0].data) + 40] ^= 1
     with pytest.raises(CorruptBatchError) as caught:

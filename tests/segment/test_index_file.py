@@ -211,7 +211,7 @@ def test_entry_knows_every_slot_of_the_file(write, kind):
                 index.entry(slot)
 
 
-def test_fetch_upper_bound_looks_behind_the_padding(write):
+def test_fetch_upper_bound_looks_past_the_padding(write):
     with OffsetIndex.open(write(OffsetIndex, KINDS[OffsetIndex][2], 800)) as index:
         assert index.fetch_upper_bound(4100, 100) == (50, 8300)
         assert index.fetch_upper_bound(12500, 1) is None

@@ -64,7 +64,7 @@ def test_batches_of_all_sizes_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(9000), BATCHES[0].data[:50]])
-def test_what_is_behind_the_last_whole_batch_is_the_end(tmp_path, tail):
+def test_what_is_after_the_last_whole_batch_is_the_end(tmp_path, tail):
     replace(WHOLE, tail=tail).write(tmp_path)
     assert LogSegment(tmp_path, 0).index_check[:2] == (500, True)
 

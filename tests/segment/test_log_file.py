@@ -84,7 +84,7 @@ def test_a_torn_tail_and_preallocated_space_are_the_end(open_log, end, first_rea
 
 
 # What follows whole batches where bytes are broken, the error, and what it says.
-HARMS = {
+DAMAGES = {
     "a length of 13": (with_length(V2, 13), CorruptBatchError),
     "a negative length": (with_length(V2, -5), CorruptBatchError),
     "a length too short for magic 1": (with_length(V1, 21), CorruptBatchError),
@@ -96,10 +96,10 @@ HARMS = {
 }
 
 
-@pytest.mark.parametrize(("harm", "kind"), HARMS.values(), ids=HARMS)
+@pytest.mark.parametrize(("damage", "kind"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("first_read", [18, log_file.LARGEST_READ])
-def test_broken_bytes_are_told_with_their_place(open_log, harm, kind, first_read):
-    log, found = open_log(LOG + harm), []
+def test_broken_bytes_are_reported_with_their_place(open_log, damage, kind, first_read):
+    log, found = open_log(LOG + damage), []
     with pytest.raises(kind) as caught:
         for run in log.runs(first_read=first_read):
             found += run.headers["position"].tolist()
@@ -134,7 +134,7 @@ def test_more_batches_than_headers_of_one_scan_are_found(open_log, monkeypatch):
 
 
 @pytest.mark.parametrize("position", [0, 1, len(LOG) - 1, len(LOG), len(LOG) + 1, 2**40])
-def test_reading_from_the_end_or_behind_it_finds_nothing(open_log, position):
+def test_reading_from_the_end_or_after_it_finds_nothing(open_log, position):
     log = open_log(LOG[:10])
     assert positions(log, position) == []
     assert log.search_for_offset(0, position) is None
@@ -161,16 +161,16 @@ def test_random_logs_cut_anywhere_are_walked_as_the_model_walks_them(
         assert positions(log, first_read=first_read) == [position for position, _ in whole]
 
 
-def test_random_harm_is_walked_as_the_model_walks_it(open_log):
+def test_random_damage_is_walked_as_the_model_walks_it(open_log):
     source = random.Random(11)
     written = in_a_row([Batch((Row(0, 1, None, bytes(size)),)) for size in (1, 2, 30, 4, 5)])
     data = b"".join(batch.data for batch in written)
     for _ in range(300):
-        harmed = bytearray(data)
+        damaged = bytearray(data)
         at = source.choice([position for position, _ in record_reader.split(data)[0]])
-        harmed[at + source.randrange(8, 17)] = source.randrange(256)
-        whole, why = record_reader.split(bytes(harmed))
-        log, found = open_log(bytes(harmed)), []
+        damaged[at + source.randrange(8, 17)] = source.randrange(256)
+        whole, why = record_reader.split(bytes(damaged))
+        log, found = open_log(bytes(damaged)), []
         try:
             for run in log.runs(first_read=64):
                 found += run.headers["position"].tolist()
@@ -189,7 +189,7 @@ SEARCHES = {0: 0, 40: 0, 41: 0, 42: 1, 46: 1, 47: 2, 60: 2, 61: 2, 62: None}
 
 
 @pytest.mark.parametrize(("target", "number"), SEARCHES.items())
-def test_an_offset_is_found_in_the_first_batch_that_ends_at_or_behind_it(open_log, target, number):
+def test_an_offset_is_found_in_the_first_batch_that_ends_at_or_after_it(open_log, target, number):
     data = [batch.data for batch in GAPS]
     found = open_log(b"".join(data)).search_for_offset(target)
     wanted = None
@@ -289,7 +289,7 @@ def test_the_header_of_a_batch_that_is_cut_is_none(open_log):
     assert open_log(V2).header_at(0)["last_offset"] == 3
 
 
-def test_a_read_error_is_told_with_its_place(open_log, monkeypatch):
+def test_a_read_error_is_reported_with_its_place(open_log, monkeypatch):
     log = open_log(V0 * 1000)
     real = os.preadv
 

@@ -66,7 +66,7 @@ READS = {
 
 @pytest.mark.parametrize(("target", "wanted"), READS.values(), ids=READS)
 @pytest.mark.parametrize("interval", [0, 10_000])
-def test_an_offset_is_read_from_the_first_batch_that_ends_at_or_behind_it(
+def test_an_offset_is_read_from_the_first_batch_that_ends_at_or_after_it(
     written, target, wanted, interval
 ):
     batches = record_sets((50, 51), (60, 61))
@@ -75,7 +75,7 @@ def test_an_offset_is_read_from_the_first_batch_that_ends_at_or_behind_it(
     assert (found and found.offset) == wanted
 
 
-def test_the_next_offset_is_behind_the_last_batch(written):
+def test_the_next_offset_is_after_the_last_batch(written):
     segment = written(Segment(BASE, record_sets((50, 51, 52))).indexed())
     assert segment.next_offset == segment.summary.next_offset == 53
 
@@ -121,7 +121,7 @@ def test_a_marker_is_never_found(written):
     assert opened.find_offset_by_timestamp(421, 0) is None
 
 
-def test_the_summary_tells_of_every_batch(written):
+def test_the_summary_covers_every_batch(written):
     batches = (
         *record_sets((40,), magic=0),
         *record_sets((41,), magic=1),
@@ -136,7 +136,7 @@ def test_the_summary_tells_of_every_batch(written):
     )
 
 
-def test_the_summary_tells_where_bytes_are_broken(written):
+def test_the_summary_reports_where_bytes_are_broken(written):
     segment = Segment(BASE, record_sets((40,)), tail=b"\xff" * 100)
     summary = written(segment).summary
     assert summary.valid_bytes == len(segment.log) - 100
@@ -250,7 +250,7 @@ def test_a_time_index_is_believed_only_where_it_fits_the_log(written, entries, i
         assert (found and found.offset) == (wanted if wanted <= 46 else None), target
 
 
-def test_an_index_that_a_broker_began_anew_is_not_believed(written):
+def test_an_index_that_a_broker_began_again_is_not_believed(written):
     """A broker that misses the time index of a segment it goes on with begins an empty one."""
     batches = record_sets((40,), (41,), (42,), (43,), time=lambda offset: 900 - 10 * offset)
     segment = Segment(BASE, batches)
@@ -260,7 +260,7 @@ def test_an_index_that_a_broker_began_anew_is_not_believed(written):
     assert opened.find_offset_by_timestamp(495, 0) == (500, 40, 0)
 
 
-def test_garbage_behind_the_batches_hides_nothing(written):
+def test_garbage_after_the_batches_hides_nothing(written):
     opened = written(replace(LOG_OF_FIVE, tail=b"\xff" * 200).indexed())
     assert opened.next_offset == 47
     assert isinstance(opened.end_error, CorruptBatchError)
@@ -297,13 +297,13 @@ def test_random_segments_are_summed_up_rightly_whatever_their_indexes_say(segmen
     segments(first_offset=BASE, magics=(0, 1, 2), states=("closed", "recovered")),
     st.randoms(use_true_random=False),
 )
-def test_harmed_indexes_never_lead_astray(segment, source):
+def test_corrupt_indexes_never_lead_astray(segment, source):
     places = [position for position, _ in segment.placed] or [0]
     offsets = [batch.last_offset - BASE for batch in segment.batches] or [0]
-    harmed = replace(
+    damaged = replace(
         segment,
-        offset_index=harm(segment.offset_index, 8, places, source),
-        time_index=harm(segment.time_index, 12, offsets, source),
+        offset_index=damage(segment.offset_index, 8, places, source),
+        time_index=damage(segment.time_index, 12, offsets, source),
     )
     records = [
         (record[1], record[0], record[6])
@@ -312,14 +312,14 @@ def test_harmed_indexes_never_lead_astray(segment, source):
         for record in batch.records
     ]
     with tempfile.TemporaryDirectory() as directory:
-        harmed.write(Path(directory))
+        damaged.write(Path(directory))
         opened = LogSegment(Path(directory), BASE)
         for target in range(42):
             wanted = next((record for record in records if record[0] >= target), None)
             assert opened.find_offset_by_timestamp(target, 0) == wanted, target
 
 
-def harm(data, entry_size, plausible, source):
+def damage(data, entry_size, plausible, source):
     """Up to three slots gone, zeroed, or changed: any byte, or a plausible last number."""
     data = bytearray(data)
     for _ in range(source.randrange(1, 4)):

@@ -56,12 +56,12 @@ def rebuilt(case, segment):
 def test_the_log_ends_where_the_recovering_broker_ended_it(golden_case):
     segments = list(recovered_segments(golden_case))
     assert segments
-    for harmed, recovered in segments:
-        indexes = rebuilt(golden_case, harmed)
+    for damaged, recovered in segments:
+        indexes = rebuilt(golden_case, damaged)
         assert indexes.valid_bytes == recovered.size
         assert indexes == rebuilt(golden_case, recovered)._replace(reason=indexes.reason)
         if recovered.is_active:
-            partition = golden_case.answers["partitions"][harmed.directory.name]
+            partition = golden_case.answers["partitions"][damaged.directory.name]
             assert indexes.next_offset == partition["log_end_offset"]
 
 
@@ -69,8 +69,8 @@ def test_the_log_ends_where_the_recovering_broker_ended_it(golden_case):
     names=[*KILLED, "broken-index-missing-*"], versions=FROM_2_0, answers="answers-recovered"
 )
 def test_both_indexes_are_those_of_the_recovering_broker(golden_case):
-    for harmed, recovered in recovered_segments(golden_case):
-        indexes = rebuilt(golden_case, harmed)
+    for damaged, recovered in recovered_segments(golden_case):
+        indexes = rebuilt(golden_case, damaged)
         assert indexes.offset_index == recovered.offset_index_path.read_bytes()
         assert indexes.time_index == recovered.time_index_path.read_bytes()
 
@@ -79,19 +79,19 @@ def test_both_indexes_are_those_of_the_recovering_broker(golden_case):
     names=KILLED, versions=["0.10.2.2", "0.11.*"], answers="answers-recovered"
 )
 def test_time_indexes_are_those_of_the_recovering_broker_from_the_first_on(golden_case):
-    for harmed, recovered in recovered_segments(golden_case):
-        assert rebuilt(golden_case, harmed).time_index == recovered.time_index_path.read_bytes()
+    for damaged, recovered in recovered_segments(golden_case):
+        assert rebuilt(golden_case, damaged).time_index == recovered.time_index_path.read_bytes()
 
 
 @pytest.mark.golden_cases(names=KILLED, versions=UP_TO_1_1, answers="answers-recovered")
 def test_offset_indexes_up_to_1_1_have_the_first_offset_of_each_batch_instead(golden_case):
-    for harmed, recovered in recovered_segments(golden_case):
+    for damaged, recovered in recovered_segments(golden_case):
         entries = offset_entries_of(
-            rebuilt(golden_case, harmed).offset_index, harmed.base_offset
+            rebuilt(golden_case, damaged).offset_index, damaged.base_offset
         )
         with recovered.open_log() as log:
             first_offsets = [(log.first_offset_at(position), position) for _, position in entries]
-        old = offset_entries_of(recovered.offset_index_path.read_bytes(), harmed.base_offset)
+        old = offset_entries_of(recovered.offset_index_path.read_bytes(), damaged.base_offset)
         assert old == first_offsets
 
 
@@ -145,11 +145,11 @@ def test_everything_from_a_broken_batch_on_is_cut(rebuild):
 
 
 @pytest.mark.parametrize("byte", [12, 16, 17, 21, 57, SIZE - 1])
-def test_a_harmed_byte_stops_recovery_unless_no_checksum_covers_it(rebuild, byte):
+def test_a_corrupt_byte_stops_recovery_unless_no_checksum_covers_it(rebuild, byte):
     """Leader epoch and magic: a broker takes any magic above 2 for 2."""
-    harmed = bytearray(LOG)
-    harmed[50 * SIZE + byte] ^= 1
-    indexes = rebuild(bytes(harmed))
+    damaged = bytearray(LOG)
+    damaged[50 * SIZE + byte] ^= 1
+    indexes = rebuild(bytes(damaged))
     assert indexes.valid_bytes == (len(LOG) if byte in (12, 16) else 50 * SIZE)
 
 
@@ -230,9 +230,9 @@ def test_every_flipped_bit_of_a_frame_is_survived(rebuild):
     """The length is outside the checksum: whatever it says, there is an end and no more."""
     three = LOG[: 3 * SIZE]
     for bit in range(8 * 8, 17 * 8):
-        harmed = bytearray(three)
-        harmed[SIZE + bit // 8] ^= 1 << bit % 8
-        indexes = rebuild(bytes(harmed))
+        damaged = bytearray(three)
+        damaged[SIZE + bit // 8] ^= 1 << bit % 8
+        indexes = rebuild(bytes(damaged))
         assert indexes.valid_bytes in (SIZE, len(three)), bit
         of_leader_epoch = 12 * 8 <= bit < 16 * 8
         of_higher_magic = bit - 16 * 8 in (0, 2, 3, 4, 5, 6)
@@ -242,9 +242,9 @@ def test_every_flipped_bit_of_a_frame_is_survived(rebuild):
 
 
 def test_a_length_that_swallows_the_rest_ends_the_log_there(rebuild):
-    harmed = bytearray(LOG)
-    harmed[SIZE + 8 : SIZE + 12] = struct.pack(">i", 2**31 - 13)
-    indexes = rebuild(bytes(harmed))
+    damaged = bytearray(LOG)
+    damaged[SIZE + 8 : SIZE + 12] = struct.pack(">i", 2**31 - 13)
+    indexes = rebuild(bytes(damaged))
     assert (indexes.valid_bytes, indexes.reason) == (SIZE, None)
 
 
@@ -287,9 +287,9 @@ def test_nothing_of_the_log_is_written_or_kept_open(rebuild, tmp_path):
 
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_batches_of_higher_magic_are_framed_and_indexed_like_others(rebuild, count):
-    harmed = bytearray(LOG)
+    damaged = bytearray(LOG)
     for number in random.Random(count).sample(range(100), count):
-        harmed[number * SIZE + 16] = 3 + number % 100
-    indexes = rebuild(bytes(harmed), index_interval_bytes=300)
+        damaged[number * SIZE + 16] = 3 + number % 100
+    indexes = rebuild(bytes(damaged), index_interval_bytes=300)
     assert indexes == rebuild(LOG, index_interval_bytes=300)
-    assert rebuild(bytes(harmed) + LOG[:50]).valid_bytes == len(LOG)
+    assert rebuild(bytes(damaged) + LOG[:50]).valid_bytes == len(LOG)

@@ -65,7 +65,7 @@ def test_bytes_that_are_missing_or_too_many_are_passed_over(find):
     assert find(more) == [(0, 2 * SIZE, 0, 2), (2 * SIZE + 5000, len(more), 2, 10)]
 
 
-def test_zeros_behind_the_end_are_no_batch(find):
+def test_zeros_after_the_end_are_no_batch(find):
     assert find(WHOLE + bytes(100_000)) == [(0, len(WHOLE), 0, 10)]
 
 
@@ -157,7 +157,7 @@ def test_other_bytes_have_no_batch(find, data):
     assert find(data) == []
 
 
-def test_the_search_for_a_header_tells_where_it_has_too_few_bytes():
+def test_the_search_for_a_header_reports_where_it_has_too_few_bytes():
     assert batch_header.find(b"", 0, 10) == 0
     assert batch_header.find(bytes(60), 0, 10) == 0
     assert batch_header.find(bytes(100), 0, 10) == 100 - 60
@@ -196,7 +196,7 @@ def test_a_log_of_which_nothing_can_be_read_has_no_stretch(monkeypatch, tmp_path
         assert list(stretches(log, 0, None)) == []
 
 
-def test_a_last_batch_whose_length_alone_is_wrong_is_told_from_a_torn_one(tmp_path):
+def test_a_last_batch_whose_length_alone_is_wrong_is_distinguished_from_a_torn_one(tmp_path):
     path = tmp_path / "00000000000000000000.log"
     for data, is_false in (
         (with_byte(WHOLE, 9 * SIZE + 9, 0x7F), True),

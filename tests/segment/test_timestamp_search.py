@@ -202,7 +202,7 @@ def test_checked_entries_that_do_not_fit_are_not_begun_at(opened, times, positio
     assert search.trace(720, 0).starting_position == 0
 
 
-def test_a_true_entry_is_begun_at_and_later_behind_its_batch(opened):
+def test_a_true_entry_is_begun_at_and_later_after_its_batch(opened):
     search = opened(RISING).search_by_time()
     size = len(RISING.batches[0].data)
     first, second = search.trace(701, 0), search.trace(701, 0)
@@ -211,7 +211,7 @@ def test_a_true_entry_is_begun_at_and_later_behind_its_batch(opened):
     assert (first.starting_position, second.starting_position) == (70 * size, 71 * size)
 
 
-def test_a_log_that_was_cut_and_written_anew_is_not_searched_from_where_a_batch_was(opened):
+def test_a_log_that_was_cut_and_written_again_is_not_searched_from_where_a_batch_was(opened):
     """As a follower does; the object still has the old index, and the file open."""
     segment = opened(RISING)
     search = segment.search_by_time()
@@ -299,7 +299,7 @@ def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
     assert (ran.stdout, ran.stderr) == ("8\n", "")
 
 
-def test_a_log_that_is_gone_when_it_is_to_be_opened_is_told(opened):
+def test_a_log_that_is_gone_when_it_is_to_be_opened_is_reported(opened):
     segment = opened(RISING)
     search = segment.search_by_time()
     segment.log_path.unlink()
@@ -325,7 +325,7 @@ def test_broken_records_are_an_error_with_their_place_and_others_are_found(opene
     assert search.find(90, 0) == (90, 9, 0)
 
 
-def test_zeros_behind_the_log_are_its_end_and_other_bytes_are_an_error(opened):
+def test_zeros_after_the_log_are_its_end_and_other_bytes_are_an_error(opened):
     segment = Segment(0, one_by_one(10, 20), tail=bytes(5000))
     assert opened(segment).search_by_time().find(21, 0) is None
     search = opened(replace(segment, tail=bytes(5000) + b"x")).search_by_time()

@@ -1,4 +1,4 @@
-"""The transaction index file: what is read of it, and what harm it tells."""
+"""The transaction index file: what is read of it, and what damage it tells."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_the_base_offset_is_that_of_the_name_unless_given(write, tmp_path):
     assert TransactionIndex.open(str(other), 42).entry_count == 3
 
 
-def test_harm_is_told_with_path_and_position(write):
+def test_damage_is_reported_with_path_and_position(write):
     data = transaction_index.pack(ENTRIES)
     torn = TransactionIndex.open(write(data + b"\0\0\1"))
     assert torn.entries().tolist() == ENTRIES

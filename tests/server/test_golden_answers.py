@@ -97,7 +97,7 @@ def asked_together(partitions, rows_of):
 
 
 def lost_since(case, broker, row, topic_partition):
-    """Whether an answer rests on the last batch, which was cut off or harmed after it was asked."""
+    """Whether an answer rests on the last batch, cut off or damaged after it was asked."""
     log = broker.store[topic_partition]
     told_end = case.answers["partitions"][str(topic_partition)]["log_end_offset"]
     match case.name, case.answers_name:
@@ -111,8 +111,8 @@ def lost_since(case, broker, row, topic_partition):
 
 
 def test_every_answer_of_every_broker_is_given(golden_case):
-    # A batch was harmed after the broker had been asked; what is committed can't be told since.
-    is_harmed = (golden_case.name, golden_case.answers_name) == ("crash-bad-crc", "answers")
+    # A batch was damaged after the broker had been asked; what is committed can't be told since.
+    is_damaged = (golden_case.name, golden_case.answers_name) == ("crash-bad-crc", "answers")
     partitions = golden_case.answers["partitions"]
     broker = described(golden_case)
     exchange = Exchange(broker)
@@ -124,7 +124,7 @@ def test_every_answer_of_every_broker_is_given(golden_case):
         }
     )
     for version, isolation in kinds:
-        if isolation == READ_COMMITTED and is_harmed:
+        if isolation == READ_COMMITTED and is_damaged:
             continue
 
         def of_kind(partition, kind=(version, isolation)):

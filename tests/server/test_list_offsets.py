@@ -234,7 +234,7 @@ def test_followers_and_debugging_see_the_whole_log_whatever_they_ask(transaction
             assert ask(broker, TXN, LATEST_TIMESTAMP, **asked)[2] == TXN_END
 
 
-def test_a_time_behind_what_a_consumer_may_see_is_not_found(epochs):
+def test_a_time_after_what_a_consumer_may_see_is_not_found(epochs):
     broker = leader_of(epochs, EPOCHS, high_watermark=20)
     for offset in range(12, 24):
         timestamp = SECOND + 10 * (offset - 12)
@@ -258,7 +258,7 @@ def test_the_high_watermark_itself_was_found_before_0_11_0_1(epochs, kafka, offs
 
 @pytest.mark.parametrize("kafka", ["2.2", "2.4.0", "3.9.1", "4.1.1"])
 @pytest.mark.parametrize("version", [1, 4, 5])
-def test_a_new_leader_tells_no_end_before_its_high_watermark_is_there(epochs, kafka, version):
+def test_a_new_leader_reports_no_end_before_its_high_watermark_is_there(epochs, kafka, version):
     broker = leader_of(epochs, EPOCHS, kafka, leader_epoch_start_offset=24, high_watermark=20)
     waits = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -350,7 +350,7 @@ def test_times_stand_for_the_first_record_at_or_after_them(upgrade):
     assert offsets(read(chosen)) == [("up", 0, offset) for offset in range(start, end)]
 
 
-def test_a_time_behind_all_records(upgrade):
+def test_a_time_after_all_records(upgrade):
     late = {"subscribe": "up", "startingTimestamp": str(1 << 62)}
     with option_refused("not-found", "startingTimestamp"):
         reader_of(upgrade, **late).partitions()

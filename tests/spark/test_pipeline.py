@@ -152,7 +152,7 @@ def kafkastore_partition(name):
     return TopicPartition(topic, int(number))
 
 
-def test_the_way_has_its_steps_and_tells_of_them(auto):
+def test_the_way_has_its_steps_and_explains_them(auto):
     result, diary = auto
     assert [step.name for step in result.steps] == STEPS
     assert [step for what, step in diary.events if what == "started"] == STEPS

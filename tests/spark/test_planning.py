@@ -355,7 +355,7 @@ def test_batches_before_a_filters_time_are_not_even_read(spark, fifty, writable_
         rows_of(reader_of(copy))
 
 
-def test_a_late_record_behind_a_filters_last_time_is_found(tmp_path):
+def test_a_late_record_after_a_filters_last_time_is_found(tmp_path):
     """No index and no header says of records what time they have at least."""
     with LogDirWriter(tmp_path / "logs") as log_dir:
         writer = log_dir.writer("t", 0)
@@ -367,7 +367,7 @@ def test_a_late_record_behind_a_filters_last_time_is_found(tmp_path):
 
 
 @st.composite
-def harmed_logs(draw):
+def damaged_logs(draw):
     """Logs whose indexes are as accidents leave them, or bytes by chance."""
     log = draw(logs())
     segments = []
@@ -384,7 +384,7 @@ def harmed_logs(draw):
 
 @bounded(100)
 @given(
-    log=harmed_logs(),
+    log=damaged_logs(),
     start=st.one_of(st.none(), st.integers(-2, 41)),
     length=st.one_of(st.none(), st.integers(0, 40)),
     from_offset=st.integers(0, 15),
@@ -426,7 +426,7 @@ def test_a_filter_finds_what_an_index_lacks_unless_it_is_trusted(tmp_path, index
         assert [row["offset"] for row in rows_of(reader_of(root, **options))] == [1, 2, 3]
 
 
-def test_what_was_left_out_is_told(fifty, caplog):
+def test_what_was_left_out_is_reported(fifty, caplog):
     with caplog.at_level(logging.INFO, "kafkastore.spark"):
         reader_of(fifty, since(NOW + 48 * MINUTE)).partitions()
     (line,) = [record.getMessage() for record in caplog.records]
@@ -447,7 +447,7 @@ def test_what_was_left_out_is_told(fifty, caplog):
         ({"startingOffsets": '{"t": {"0": 1500000000}}', "failOnDataLoss": "false"}, []),
     ],
 )
-def test_a_time_in_another_unit_than_ms_is_told(fifty, caplog, options, warned):
+def test_a_time_in_another_unit_than_ms_is_reported(fifty, caplog, options, warned):
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
     reader_of(fifty, **options, **strategy).partitions()
     told = [record for record in caplog.records if record.levelno == logging.WARNING]

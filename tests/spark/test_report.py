@@ -116,7 +116,7 @@ def test_the_report_of_a_real_directory_needs_nothing_else(golden, version):
     assert has_no_times is (version == "0.8.2.2")
 
 
-def harmed(root):
+def damaged(root):
     """A store with one partition of four that can't be read to its end."""
     log = sorted((root / "up-1").glob("*.log"))[1]
     data = bytearray(log.read_bytes())
@@ -126,7 +126,7 @@ def harmed(root):
 
 
 def test_a_damaged_partition_is_shown_as_such_and_as_not_asked(golden, writable_copy):
-    store = harmed(writable_copy(golden("0.10.0.1", "upgrade", "answers").logs))
+    store = damaged(writable_copy(golden("0.10.0.1", "upgrade", "answers").logs))
     assert len(store.after) == 3
     summary = store.summary()
     assert (summary.partitions, summary.damaged, summary.not_asked) == (4, 1, 1)

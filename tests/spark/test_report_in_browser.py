@@ -256,7 +256,7 @@ def test_the_browser_understands_the_elements_as_they_are_written(
 
 
 @pytest.mark.parametrize(
-    ("harm", "kind"),
+    ("damage", "kind"),
     [
         ("<script>console.warn('x')</script>", "console"),
         ("<script>nothing.at.all()</script>", "error"),
@@ -271,11 +271,11 @@ def test_the_browser_understands_the_elements_as_they_are_written(
     ],
 )
 def test_what_is_looked_for_is_found(
-    chromium: Browser, tmp_path: Path, harm: str, kind: str
+    chromium: Browser, tmp_path: Path, damage: str, kind: str
 ) -> None:
     window, path = WINDOWS["phone"], tmp_path / "page.html"
     start = "<!doctype html><meta name=viewport content='width=device-width'><body bgcolor=white>"
-    for text, expected in (("", set()), (harm, {kind})):
+    for text, expected in (("", set()), (damage, {kind})):
         path.write_text(f"{start}<h1>a</h1>{text}")
         page = looked_at(chromium, path, window)
         found = {each.partition(":")[0] for each in faults(page, window.width)}

@@ -54,7 +54,7 @@ def cut_last(logs_dir, size):
         file.truncate(size)
 
 
-HARMS = {
+DAMAGES = {
     "the first segment is deleted": (lambda logs: delete_segment(logs, 0), range(100)),
     "the last segment is deleted": (lambda logs: delete_segment(logs, 200), range(200, 300)),
     "the last segment is cut": (lambda logs: cut_last(logs, 0), range(200, 300)),
@@ -64,19 +64,19 @@ HARMS = {
 
 
 @pytest.mark.parametrize("many", ["1", "12"])
-@pytest.mark.parametrize("harm", HARMS)
-def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
-    harmed, gone = HARMS[harm]
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, damage, many):
+    damaged, gone = DAMAGES[damage]
     reader, parts = planned(logs_dir, minPartitions=many)
     careless, others = planned(logs_dir, minPartitions=many, failOnDataLoss="false")
     size = max((logs_dir / "t-0").glob("*.log")).stat().st_size
-    if harm == "the last batch is torn":
+    if damage == "the last batch is torn":
         cut_last(logs_dir, size - 1)
     else:
-        harmed(logs_dir)
+        damaged(logs_dir)
     with pytest.raises(kafkastore.KafkaStoreError) as raised:
         offsets(reader, parts)
-    if harm != "the directory is gone":
+    if damage != "the directory is gone":
         assert isinstance(raised.value, DataLossError)
     assert offsets(careless, others) == [each for each in range(300) if each not in gone]
 
@@ -84,7 +84,7 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("many", ["1", "12"])
 @pytest.mark.parametrize(
-    ("base_offset", "harm"),
+    ("base_offset", "damage"),
     [
         (0, "cut"), (100, "cut"),
         (0, "a length leads too far"), (100, "a length leads too far"),
@@ -92,12 +92,12 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, harm, many):
     ],
 )
 def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
-    logs_dir, base_offset, harm, many, isolation
+    logs_dir, base_offset, damage, many, isolation
 ):
     log = logs_dir / "t-0" / f"{base_offset:020}.log"
     data = bytearray(log.read_bytes())
     batch = len(data) // 10
-    if harm == "a length leads too far":
+    if damage == "a length leads too far":
         data[5 * batch + 8] ^= 0x40  # the sixth of ten batches
         lost = range(base_offset + 50, base_offset + 60)
     else:

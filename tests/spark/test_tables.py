@@ -284,7 +284,7 @@ def test_large_logs_are_cut_between_segments(tmp_path):
     assert [row[6] for row in read(root, "batches", minPartitions="4")] == list(range(8))
 
 
-def test_segments_are_told_without_reading_logs(tmp_path):
+def test_segments_are_reported_without_reading_logs(tmp_path):
     """Sizes are the file system's; of a log its first batch is read, and its end by the index."""
     root = tmp_path / "logs"
     with written(root) as opened:
@@ -379,19 +379,19 @@ def listed_segments(path):
 
 
 @pytest.mark.parametrize(
-    ("harm", "hidden"),
+    ("damage", "hidden"),
     [
         ("a batch in the middle", {"largest_timestamp"}),  # the offset index leads past it
         ("the first batch", {"first_timestamp", "largest_timestamp"}),
         ("all", {"first_timestamp", "largest_timestamp", "next_offset"}),
     ],
 )
-def test_a_corrupt_segment_has_the_row_that_list_logs_gives_it(broken, caplog, harm, hidden):
+def test_a_corrupt_segment_has_the_row_that_list_logs_gives_it(broken, caplog, damage, hidden):
     copy, path, position = broken
-    if harm != "a batch in the middle":
+    if damage != "a batch in the middle":
         position, data = 0, path.read_bytes()
-        harmed = b"\xff" * len(data) if harm == "all" else data[:8] + bytes(4) + data[12:]
-        path.write_bytes(harmed)
+        damaged = b"\xff" * len(data) if damage == "all" else data[:8] + bytes(4) + data[12:]
+        path.write_bytes(damaged)
     rows, (error,) = listed_segments(copy)
     assert (error.path, error.position) == (path, position)
     assert read(copy, "segments", onCorrupt="skip") == rows
@@ -428,7 +428,7 @@ def test_a_transaction_index_of_an_unknown_version(golden, writable_copy):
 # ---------------------------------------------------------------- committed offsets
 
 
-def test_commits_are_told_of_the_chosen_partitions(tmp_path):
+def test_commits_are_reported_of_the_chosen_partitions(tmp_path):
     with written(tmp_path / "logs") as opened:
         log = opened(CONSUMER_OFFSETS, 3)
         log.add(commit("g", "orders", 0, 5), commit("g", "orders", 1, 6), commit("h", "pay", 0, 7))
@@ -446,7 +446,7 @@ def test_commits_are_told_of_the_chosen_partitions(tmp_path):
     assert read(root, "committed_offsets", subscribe="x", **names) == []
 
 
-def test_commits_behind_broken_bytes_are_not_known(tmp_path):
+def test_commits_after_broken_bytes_are_not_known(tmp_path):
     with written(tmp_path / "logs") as opened:
         log = opened(CONSUMER_OFFSETS, 0)
         log.add(commit("g", "orders", 0, 5))

@@ -298,7 +298,7 @@ def test_records_may_be_compared_by_content_alone(tmp_path):
 
 
 @pytest.mark.golden_cases(names=["create*", "cod*", "old*", "comp*", "tr*"], versions=["2.4.0"])
-def test_a_real_log_beside_itself_goes_on_where_it_was(golden_case):
+def test_a_real_log_next_to_itself_goes_on_where_it_was(golden_case):
     """With its own copy as cluster 2: what is before the offset was consumed."""
     store = kafkastore.open(golden_case.logs)
     for log in store:

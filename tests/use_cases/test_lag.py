@@ -61,7 +61,7 @@ def only(found):
     return each
 
 
-def test_lag_is_told_in_offsets_records_and_time(root):
+def test_lag_is_reported_in_offsets_records_and_time(root):
     each = only(kafkastore.lag(kafkastore.open(root)))
     assert (each.group, each.topic_partition, each.committed.offset) == ("g", ("orders", 0), 16)
     assert (each.offsets, each.records, each.place) == (15, 15, OffsetPlace.IN_LOG)

@@ -75,7 +75,7 @@ def test_what_a_broker_left_it_would_leave_again(golden_case):
     assert later.outcome.log_start_offset == log.log_end_offset
 
 
-def test_some_golden_segments_stay_behind_younger_ones(golden):
+def test_some_golden_segments_stay_after_younger_ones(golden):
     """The case has such; else the test above would say little."""
     for version, blocked in (("2.4.0", [74]), ("3.9.1", [72]), ("0.11.0.3", [74])):
         case = golden(version, "roll-and-retention-by-time", "answers")
@@ -205,7 +205,7 @@ def log_dir(golden, writable_copy) -> Path:
     return writable_copy(golden("2.4.0", "create-time-out-of-order", "answers").logs)
 
 
-def test_a_time_of_the_future_blocks_all_behind_it_and_is_doubted(log_dir):
+def test_a_time_of_the_future_blocks_all_after_it_and_is_doubted(log_dir):
     found = retention_of(kafkastore.open(log_dir)["ooo-0"], config={}, now=1_600_000_000_000)
     (future,) = [each for each in found.segments if each.doubt is TimestampWarning.FUTURE]
     assert found.blocker is future
@@ -231,7 +231,7 @@ def test_segments_of_negative_times_are_dated_by_their_files(tmp_path):
     assert (second.dated_by, second.largest_timestamp) == (DatedBy.RECORDS, 1_400_000_000_000)
 
 
-def test_the_clock_at_which_a_time_is_over_is_told_to_the_ms(log_dir):
+def test_the_clock_at_which_a_time_is_over_is_reported_to_the_ms(log_dir):
     log = kafkastore.open(log_dir)["ooo-3"]
     first = retention_of(log, now=0).segments[0]
     assert retention_of(log, now=first.expires_at - 1).going == ()
@@ -318,21 +318,21 @@ def test_nothing_is_altered(log_dir):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_harmed_files_are_judged_and_sized_too_or_an_error_names_the_byte(log_dir, seed):
+def test_corrupt_files_are_judged_and_sized_too_or_an_error_names_the_byte(log_dir, seed):
     chance = random.Random(seed)
     for path in sorted((log_dir / "ooo-3").iterdir()):
         data = bytearray(path.read_bytes())
-        harm = chance.randrange(8)
-        if harm == 0:
+        damage = chance.randrange(8)
+        if damage == 0:
             path.unlink()
             continue
-        if harm == 1:
+        if damage == 1:
             data = chance.randbytes(chance.randrange(200))
-        elif harm == 2:
+        elif damage == 2:
             del data[chance.randrange(len(data) + 1) :]
-        elif harm == 3 and data:
+        elif damage == 3 and data:
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-        elif harm == 4:
+        elif damage == 4:
             data += bytes(chance.randrange(100))
         path.write_bytes(data)
     log = kafkastore.open(log_dir)["ooo-3"]

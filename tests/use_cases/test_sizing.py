@@ -59,7 +59,7 @@ def test_no_real_time_index_is_larger_than_its_share(golden_case):
             assert times.used_entry_count <= offsets.used_entry_count + 1
 
 
-def test_a_time_index_is_a_file_more_beside_two(golden):
+def test_a_time_index_is_a_file_more_next_to_two(golden):
     """A third of the files: the proposal's "about 1/3" more handles. They are half as many more."""
     counts = {}
     for version in ("0.10.0.1", "0.10.2.2"):

@@ -10,9 +10,9 @@ from spark.streaming.test_queries import started
 from kafkastore.errors import CorruptBatchError
 
 
-@pytest.mark.parametrize("harm", [flip_length, flip_payload, zero_batch])
+@pytest.mark.parametrize("damage", [flip_length, flip_payload, zero_batch])
 @pytest.mark.parametrize("segment", [0, 1, 2])
-def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, harm, segment, caplog):
+def test_a_stream_continues_past_damage_anywhere(log_dir, tmp_path, damage, segment, caplog):
     """Damage in closed segments and in the active one; before and after what was read."""
     writer = log_dir.writer("orders", 0)
     for number in range(3):
@@ -20,7 +20,7 @@ def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, har
         if number < 2:
             writer.roll()
     logs = tmp_path / "logs"
-    harm(closed_log(logs, "orders-0", segment), 2)
+    damage(closed_log(logs, "orders-0", segment), 2)
     lost = 5 * segment + 2
     with pytest.raises(CorruptBatchError):
         reader = reader_of(logs)
@@ -38,8 +38,8 @@ def test_a_stream_goes_on_past_damage_wherever_it_appears(log_dir, tmp_path, har
     assert "skipped bytes" not in caplog.text
 
 
-@pytest.mark.parametrize("harm", [flip_length, flip_payload, zero_batch])
-def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, harm):
+@pytest.mark.parametrize("damage", [flip_length, flip_payload, zero_batch])
+def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, damage):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 5))
     logs = tmp_path / "logs"
@@ -49,7 +49,7 @@ def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, h
     append(writer, *numbers(5, 8))
     writer.roll()
     append(writer, "8")
-    harm(closed_log(logs, "orders-0", 0), 3)
+    damage(closed_log(logs, "orders-0", 0), 3)
     for again in (reader, reader_of(logs, onCorrupt="skip")):
         after = again.latestOffset(end, ALL)
         assert [row[2] for row in read(again, end, after)] == [5, 6, 7, 8]

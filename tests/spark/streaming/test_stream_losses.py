@@ -42,7 +42,7 @@ def test_a_log_that_ends_before_what_was_read_was_truncated(log_dir):
 
 @pytest.mark.parametrize("rolls", [False, True])
 @pytest.mark.parametrize("is_new", [False, True])
-def test_a_log_that_was_cut_and_written_anew_is_noticed(log_dir, rolls, is_new):
+def test_a_log_that_was_cut_and_written_again_is_noticed(log_dir, rolls, is_new):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 9))
     reader = reader_of(log_dir.path)
@@ -126,7 +126,7 @@ def test_a_topic_that_is_not_subscribed_to_any_more_is_a_loss(log_dir):
         reader_of(log_dir.path, subscribe="orders").latestOffset(start, ALL)
 
 
-def test_a_topic_that_was_made_anew_is_noticed(log_dir, tmp_path):
+def test_a_topic_that_was_made_again_is_noticed(log_dir, tmp_path):
     append(log_dir.writer("orders", 0), *numbers(0, 3))
     start = reader_of(log_dir.path).latestOffset({}, ALL)
     with LogDirWriter(tmp_path / "anew") as anew:

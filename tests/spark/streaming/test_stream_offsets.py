@@ -65,7 +65,7 @@ def _as_json(way):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_each_record_is_read_once_whatever_happens_beside(tmp_path, seed):
+def test_each_record_is_read_once_whatever_happens_meanwhile(tmp_path, seed):
     writer, chance = Writer(tmp_path / "logs", seed), random.Random(seed)
     for partition in range(3):
         writer.add("orders", partition)

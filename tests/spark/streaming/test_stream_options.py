@@ -43,7 +43,7 @@ def test_a_read_takes_no_notice_of_the_options_of_streams(log_dir):
     assert task.slices[0].known_end_offset == 3
 
 
-def test_a_stream_begins_at_the_latest_offset_unless_told_otherwise(log_dir):
+def test_a_stream_begins_at_the_latest_offset_unless_set_otherwise(log_dir):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 3))
     source = KafkaStoreDataSource({"path": str(log_dir.path)})

@@ -1,4 +1,4 @@
-"""What tasks of a stream meet: logs that were cut or harmed since they were planned."""
+"""What tasks of a stream meet: logs that were cut or damaged since they were planned."""
 import shutil
 
 import pytest
@@ -15,7 +15,7 @@ from kafkastore.spark.source.streaming.stream_tasks import plan_tasks
 from kafkastore.store.log_store import open_store
 
 
-def test_a_harmed_batch_with_others_behind_it_fails_the_task(log_dir, caplog):
+def test_a_corrupt_batch_with_others_after_it_fails_the_task(log_dir, caplog):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 3))
     copy = log_dir.path.parent / "copy" / "orders-0"

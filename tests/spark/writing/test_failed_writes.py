@@ -36,7 +36,7 @@ def test_of_two_copies_of_a_task_one_counts_and_the_other_ends(target, partition
     assert names(target.parent) == ["logs"]
 
 
-def test_abort_removes_what_tasks_wrote_of_which_it_is_not_told(target):
+def test_abort_removes_what_tasks_wrote_of_which_it_is_not_reported(target):
     made = writer(target)
     made.write_task([batch([row(b"x")])], 0, 0)
     made.abort([None, None])

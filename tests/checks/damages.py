@@ -1,6 +1,6 @@
-"""Every kind of harm that verification finds: what is done to a golden copy, and what is told.
+"""Every kind of damage that verification finds: what is done to a golden copy, and what is told.
 
-A harm is a function of a ``log.dirs`` root, which it alters; it returns the paths to check where
+A damage is a function of a ``log.dirs`` root, which it alters; it returns the paths to check where
 those are more than the root. Its row says what must be found, and what mends it where the remedy is
 no command.
 """
@@ -29,8 +29,8 @@ KRAFT = ("4.1.1", "transactions")
 
 
 @dataclass(frozen=True)
-class Harm:
-    """One harm.
+class Damage:
+    """One damage.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Harm:
     case : (str, str)
         Version and name of the golden directory.
     do : callable
-        Harms a copy of it.
+        Damages a copy of it.
     kind : FindingKind
         Of what is found.
     file : str
@@ -296,312 +296,312 @@ CHECKPOINT_NAMES = (
 )
 ENTRIES_AT = producer_snapshot.ENTRIES_AT
 
-HARMS = [
+DAMAGES = [
     # Of one segment.
-    Harm(
+    Damage(
         "index missing", INDEXES, lose(".index"),
         FindingKind.MISSING_OFFSET_INDEX, "broken-0/*22.index",
     ),
-    Harm(
+    Damage(
         "time index missing", INDEXES, lose(".timeindex"),
         FindingKind.MISSING_TIME_INDEX, "broken-0/*22.timeindex",
     ),
-    Harm(
+    Damage(
         "time index empty", INDEXES, empty(".timeindex"),
         FindingKind.EMPTY_TIME_INDEX, "broken-0/*22.timeindex",
     ),
-    Harm(
+    Damage(
         "index torn", INDEXES, tear(".index", 3),
         FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.index", -1,
     ),
-    Harm(
+    Damage(
         "time index torn", INDEXES, tear(".timeindex", 5),
         FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.timeindex", -1,
     ),
-    Harm(
+    Damage(
         "index false", INDEXES, lambda root: flip(second(root, ".index"), 7),
         FindingKind.OFFSET_INDEX_MISMATCH,
         "broken-0/*22.index", 0,
     ),
-    Harm(
+    Damage(
         "time index false", INDEXES, lambda root: flip(second(root, ".timeindex"), 7),
         FindingKind.TIME_INDEX_MISMATCH,
         "broken-0/*22.timeindex", -1,
     ),
-    Harm(
+    Damage(
         "time index padded", INDEXES, pad(".timeindex", 50, 12),
         FindingKind.ZERO_TIME_INDEX_ENTRIES, "broken-0/*22.timeindex", -1,
     ),
-    Harm(
+    Damage(
         "index padded", INDEXES, pad(".index", 50, 8),
         FindingKind.ZERO_OFFSET_INDEX_ENTRIES, "broken-0/*22.index", -1,
     ),
-    Harm(
+    Damage(
         "index a FIFO", INDEXES, fifo,
         FindingKind.NOT_A_FILE, "broken-0/*22.index", None, move_away("broken-0/*22.index"),
     ),
-    Harm(
+    Damage(
         "bad checksum", INDEXES, lambda root: flip(second(root, ".log"), 100),
         FindingKind.CHECKSUM_MISMATCH,
         "broken-0/*22.log", 0,
     ),
-    Harm(
+    Damage(
         "torn tail of a clean log", INDEXES, lambda root: torn_tail(root, clean=True),
         FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN,
         "broken-0/*81.log", -1,
     ),
-    Harm(
+    Damage(
         "zeros behind a clean log", INDEXES,
         lambda root: os.truncate(segments(root)[-1], 4096),
         FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN, "broken-0/*81.log", 2297,
     ),
-    Harm(
+    Damage(
         "torn tail of a killed broker", INDEXES, lambda root: torn_tail(root, clean=False),
         FindingKind.INCOMPLETE_LAST_BATCH, "broken-0/*81.log", -1, none_needed,
     ),
-    Harm(
+    Damage(
         "aborted transaction lost", TRANSACTIONS, lose_aborted,
         FindingKind.MISSING_ABORTED_TRANSACTIONS, "txn-0/*.txnindex",
     ),
     # Producers.
-    Harm(
+    Damage(
         "snapshot damaged", TRANSACTIONS, lambda root: flip(snapshot(root), ENTRIES_AT),
         FindingKind.CORRUPT_PRODUCER_SNAPSHOT,
         "txn-0/*.snapshot", producer_snapshot.CRC_AT,
     ),
-    Harm(
+    Damage(
         "snapshot lags", TRANSACTIONS, other_snapshot(last_offset=-1),
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH, "txn-0/*.snapshot", -1,
     ),
-    Harm(
+    Damage(
         "snapshot ahead of itself", TRANSACTIONS, other_snapshot(last_offset=5000),
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
         "txn-0/*.snapshot", ENTRIES_AT,
     ),
-    Harm(
+    Damage(
         "snapshot of another sequence", TRANSACTIONS, other_snapshot(last_sequence=1),
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
         "txn-0/*.snapshot", -1,
     ),
-    Harm(
+    Damage(
         "snapshot of another epoch", TRANSACTIONS, other_snapshot(producer_epoch=7),
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
         "txn-0/*.snapshot", -1,
     ),
-    Harm(
+    Damage(
         "snapshot of another partition", TRANSACTIONS, snapshot_of_others,
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
         "__transaction_state-0/*.snapshot", ENTRIES_AT,
     ),
-    Harm(
+    Damage(
         "snapshot behind the log", TRANSACTIONS, move_snapshot(5000),
         FindingKind.PRODUCER_SNAPSHOT_OUTSIDE_LOG,
         "txn-0/*5000.snapshot", None, none_needed,
     ),
-    Harm(
+    Damage(
         "open transaction", TRANSACTIONS, open_transaction,
         FindingKind.OPEN_TRANSACTIONS, "txn-0/*21.log", None, none_needed,
     ),
     # Leader epochs.
-    Harm(
+    Damage(
         "epochs damaged", EPOCHS, write("epochs-0/leader-epoch-checkpoint", b"0\n1\nmany 0\n"),
         FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, "epochs-0/leader-epoch-checkpoint", 4,
     ),
-    Harm(
+    Damage(
         "epochs out of order", EPOCHS, epochs((0, 0), (6, 12), (2, 24)),
         FindingKind.LEADER_EPOCH_MISMATCH,
         "epochs-0/leader-epoch-checkpoint", 13,
     ),
-    Harm(
+    Damage(
         "epoch begins early", EPOCHS, epochs((0, 0), (2, 6), (6, 24)),
         FindingKind.LEADER_EPOCH_MISMATCH,
         "epochs-0/leader-epoch-checkpoint", 8,
     ),
-    Harm(
+    Damage(
         "epoch begins late", EPOCHS, epochs((0, 0), (2, 18), (6, 24)),
         FindingKind.LEADER_EPOCH_MISMATCH,
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
-    Harm(
+    Damage(
         "epoch unknown", EPOCHS, epochs((0, 0), (6, 24)), FindingKind.LEADER_EPOCH_MISMATCH,
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
-    Harm(
+    Damage(
         "epoch behind the log", EPOCHS, epochs((0, 0), (2, 12), (6, 24), (9, 5000)),
         FindingKind.LEADER_EPOCH_BEYOND_LOG_END,
         "epochs-0/leader-epoch-checkpoint", 18, none_needed,
     ),
-    Harm(
+    Damage(
         "first epochs lost", EPOCHS, epochs((6, 24)), FindingKind.MISSING_LEADER_EPOCH,
         "epochs-0/leader-epoch-checkpoint", 4,
         none_needed,
     ),
-    Harm(
+    Damage(
         "epochs lost", EPOCHS, remove("epochs-0/leader-epoch-checkpoint"),
         FindingKind.NO_LEADER_EPOCHS,
         "epochs-0/leader-epoch-checkpoint", None, none_needed,
     ),
     # Names.
-    Harm(
+    Damage(
         "log lost", INDEXES, lambda root: second(root, ".log").rename(root.parent / "lost"),
         FindingKind.LOST_LOG, "broken-0/*22.log", None,
         lambda root: (root.parent / "lost").rename(root / "broken-0" / f"{22:020}.log"),
     ),
-    Harm(
+    Damage(
         "deletion interrupted", INDEXES,
         lambda root: second(root, ".log").rename(root / "broken-0" / f"{22:020}.log.deleted"),
         FindingKind.INDEX_WITHOUT_LOG, "broken-0/*22.index", None, none_needed,
     ),
-    Harm(
+    Damage(
         "segment lost", INDEXES, lambda root: [p.unlink() for p in root.glob("broken-0/*22.*")],
         FindingKind.MISSING_OFFSETS, "broken-0", None, none_needed,
     ),
-    Harm(
+    Damage(
         "leftover", INDEXES, write("broken-0/00000000000000000000.log.deleted", b""),
         FindingKind.TEMPORARY_FILE,
         "broken-0/*.deleted", None, none_needed,
     ),
-    Harm(
+    Damage(
         "swap", INDEXES, write("broken-0/00000000000000000000.log.swap", b""),
         FindingKind.SWAP_FILE, "broken-0/*.swap", None, none_needed,
     ),
-    Harm(
+    Damage(
         "swap damaged", INDEXES, damaged_swap,
         FindingKind.CORRUPT_SWAP_FILE, "broken-0/*22.log.swap",
         -1, move_away("broken-0/*.swap"),
     ),
-    Harm(
+    Damage(
         "half-made file", INDEXES, half_made,
         FindingKind.UNFINISHED_JOB_FILE, "broken-0/kafkastore-8a5e.*.new", None, none_needed,
     ),
-    Harm(
+    Damage(
         "odd name", INDEXES, write("broken-0/7.log", b""),
         FindingKind.INVALID_FILE_NAME, "broken-0/7.log", None, move_away("broken-0/7.log"),
     ),
-    Harm(
+    Damage(
         "odd directory", INDEXES, directory("lost+found"),
         FindingKind.UNEXPECTED_DIRECTORY, "lost+found", None, move_away("lost+found"),
     ),
-    Harm(
+    Damage(
         "partition once more", INDEXES, directory("broken-00"),
         FindingKind.DUPLICATE_DIRECTORY, "broken-00",
         None, move_away("broken-00"),
     ),
-    Harm(
+    Damage(
         "deleted partition", INDEXES, directory(f"old-0.{'a' * 32}-delete"),
         FindingKind.IGNORED_DIRECTORY, "old-0.*", None, none_needed,
     ),
-    Harm(
+    Damage(
         "moved partition", INDEXES, directory(f"old-0.{'a' * 32}-future"),
         FindingKind.FUTURE_DIRECTORY, "old-0.*", None, none_needed,
     ),
-    Harm(
+    Damage(
         "stray partition", INDEXES, directory(f"old-0.{'a' * 32}-stray"),
         FindingKind.STRAY_DIRECTORY, "old-0.*", None, none_needed,
     ),
-    Harm(
+    Damage(
         "twin", INDEXES, twins, FindingKind.DUPLICATE_PARTITION, "broken-0", None,
         lambda root: shutil.rmtree(root.with_name("twin")),
     ),
     # Topic ids and identities.
-    Harm(
+    Damage(
         "topic id damaged", KRAFT,
         write("txn-1/partition.metadata", b"version: 0\ntopic_id: nonsense"),
         FindingKind.CORRUPT_PARTITION_METADATA,
         "txn-1/partition.metadata", 11, copy_topic_id,
     ),
-    Harm(
+    Damage(
         "topic id lost", KRAFT, remove("txn-1/partition.metadata"), FindingKind.MISSING_TOPIC_ID,
         "txn-1/partition.metadata", None, copy_topic_id,
     ),
-    Harm(
+    Damage(
         "two topic ids", KRAFT, other_topic_id,
         FindingKind.TOPIC_ID_MISMATCH, "txn-1/partition.metadata", None, move_away("txn-1"),
     ),
-    Harm(
+    Damage(
         "identity damaged", KRAFT, write("meta.properties", b"\\u00"),
         FindingKind.CORRUPT_META_PROPERTIES, "meta.properties", -1,
         write("meta.properties", b"version=1\nnode.id=1\n"),
     ),
-    Harm(
+    Damage(
         "identity zeroed", KRAFT, write("meta.properties", bytes(90)),
         FindingKind.CORRUPT_META_PROPERTIES, "meta.properties", None,
         write("meta.properties", b"version=1\nnode.id=1\n"),
     ),
-    Harm(
+    Damage(
         "two clusters", KRAFT, of_another(b"cluster.id", b"other"), FindingKind.CLUSTER_MISMATCH,
         "../other/meta.properties", None, without_other,
     ),
-    Harm(
+    Damage(
         "two brokers", KRAFT, of_another(b"node.id", b"7"),
         FindingKind.BROKER_MISMATCH, "../other/meta.properties", None, without_other,
     ),
-    Harm(
+    Damage(
         "one directory twice", KRAFT, of_another(b"directory.id", b"C8Mh_Djhkg5pqH9A7KgMSw"),
         FindingKind.DUPLICATE_DIRECTORY_ID, "../other/meta.properties", None, without_other,
     ),
     # Checkpoints.
     *(
-        Harm(
+        Damage(
             f"{name} damaged", INDEXES, write(name, b"0\n1\nt 0 many\n"),
             FindingKind.CORRUPT_CHECKPOINT, name, 4, move_away(name),
         )
         for name in CHECKPOINT_NAMES
     ),
-    Harm(
+    Damage(
         "start behind the end", INDEXES, start_behind_end,
         FindingKind.LOG_END_BELOW_LOG_START, "broken-0",
         None, move_away("log-start-offset-checkpoint"),
     ),
-    Harm(
+    Damage(
         "closed before its end", INDEXES,
         checkpoint("recovery-point-offset-checkpoint", ("broken", 0), 9),
         FindingKind.LOG_END_AFTER_CLEAN_SHUTDOWN,
         "broken-0", None,
         move_away("recovery-point-offset-checkpoint"),
     ),
-    Harm(
+    Damage(
         "recovery point behind the end", INDEXES, lost_end,
         FindingKind.RECOVERY_POINT_BEYOND_LOG_END, "broken-0", None, none_needed,
     ),
-    Harm(
+    Damage(
         "high watermark behind the end", INDEXES, lost_end,
         FindingKind.HIGH_WATERMARK_BEYOND_LOG_END, "broken-0", None, none_needed,
     ),
-    Harm(
+    Damage(
         "high watermark before the start", INDEXES,
         high_watermark_before_start, FindingKind.HIGH_WATERMARK_BELOW_LOG_START, "broken-0", None,
         none_needed,
     ),
-    Harm(
+    Damage(
         "lines of no partition", INDEXES,
         checkpoint("replication-offset-checkpoint", ("gone", 3), 9),
         FindingKind.UNKNOWN_PARTITIONS_IN_CHECKPOINT,
         "replication-offset-checkpoint", None,
         none_needed,
     ),
-    Harm(
+    Damage(
         "partition without a line", INDEXES,
         checkpoint("recovery-point-offset-checkpoint", ("gone", 3), 9),
         FindingKind.MISSING_RECOVERY_POINTS,
         "recovery-point-offset-checkpoint", None,
         none_needed,
     ),
-    Harm(
+    Damage(
         "partition without a high watermark", INDEXES,
         checkpoint("replication-offset-checkpoint", ("gone", 3), 9),
         FindingKind.MISSING_HIGH_WATERMARKS, "replication-offset-checkpoint", None, none_needed,
     ),
     # Times.
-    Harm(
+    Damage(
         "modification times lost", OLD, age("formats-0/*", 30),
         FindingKind.LOST_MODIFICATION_TIMES, "formats-0", None, age("formats-0/*", -30),
     ),
-    Harm(
+    Damage(
         "modification times lost, not needed", INDEXES, age("broken-0/*", 30),
         FindingKind.LOST_UNUSED_MODIFICATION_TIMES, "broken-0", None, none_needed,
     ),
-    Harm(
+    Damage(
         "records of the future", ("2.4.0", "create-time-out-of-order"), do_nothing,
         FindingKind.FUTURE_TIMESTAMP,
         "ooo-0/*.log", -1, none_needed,

@@ -1,7 +1,7 @@
 """Every parser is fed its golden inputs cut at each byte, with each bit flipped, and random bytes.
 
 The result is a value, or an error of ours that says where the bytes are corrupt; `fuzz.parsers` has
-the parsers. Tests beside this one look at what a parser makes of harm; `tests/fuzz` goes on from
+the parsers. Tests beside this one look at what a parser makes of damage; `tests/fuzz` goes on from
 here, led by coverage.
 """
 
@@ -19,7 +19,7 @@ from models.seed import SEED, examples, one_in
 
 import kafkastore.formats
 
-#: Larger inputs are not harmed everywhere, but in so many places by the seed.
+#: Larger inputs are not damaged everywhere, but in so many places by the seed.
 SOME_PLACES = 120 // one_in(3)
 MOST_BITS = 4000 // one_in(3)
 
@@ -78,9 +78,9 @@ def test_an_input_with_any_bit_flipped_is_a_value_or_an_error_with_its_position(
         bits = places(8 * len(data), max(bits_left, SOME_PLACES // 4))
         bits_left -= len(bits)
         for bit in bits:
-            harmed = bytearray(data)
-            harmed[bit // 8] ^= 1 << bit % 8
-            feed(name, bytes(harmed))
+            damaged = bytearray(data)
+            damaged[bit // 8] ^= 1 << bit % 8
+            feed(name, bytes(damaged))
 
 
 @pytest.mark.parametrize("name", PARSERS)

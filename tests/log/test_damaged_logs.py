@@ -21,7 +21,7 @@ from kafkastore import CorruptBatchError, KafkaStoreError, LogDirWriter
 from .written_logs import new_record
 
 
-def harm(path, source):
+def damage(path, source):
     """Flip bits, cut, insert or zero some bytes of a file."""
     data = bytearray(path.read_bytes())
     for _ in range(source.randrange(1, 4)):
@@ -65,7 +65,7 @@ def test_every_question_has_an_answer_or_an_error_of_ours(log, source):
         root = log.write(Path(directory) / "logs")
         files = [path for path in sorted(root.rglob("*")) if path.is_file()]
         for path in source.sample(files, source.randrange(1, len(files) + 1)):
-            harm(path, source)
+            damage(path, source)
         for ask in ask_everything(root):
             try:
                 ask()
@@ -81,7 +81,7 @@ def test_records_that_come_out_were_written(log, source):
     with tempfile.TemporaryDirectory() as directory:
         root = log.write(Path(directory) / "logs")
         for path in sorted((root / "t-0").glob("*.log")):
-            harm(path, source)
+            damage(path, source)
         (root / "log-start-offset-checkpoint").unlink(missing_ok=True)
         (found,) = kafkastore.open(root)
         records, error = until_error(found.records(include_control=True))
@@ -105,15 +105,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize("batch", KINDS.values(), ids=KINDS)
-def test_no_flipped_bit_behind_the_checksum_is_passed_over(tmp_path, batch):
+def test_no_flipped_bit_after_the_checksum_is_passed_over(tmp_path, batch):
     before, after = Batch((Row(0, 5),)).data, Batch((Row(3, 9),)).data
     root = Log((Segment(0, ()),)).write(tmp_path / "logs")
     path = root / "t-0" / "00000000000000000000.log"
     guarded_from = 21 if batch.magic == 2 else 17
     for bit in range(guarded_from * 8, len(batch.data) * 8):
-        harmed = bytearray(batch.data)
-        harmed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(before + bytes(harmed) + after)
+        damaged = bytearray(batch.data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(before + bytes(damaged) + after)
         log = kafkastore.open(root)["t-0"]
         records, error = until_error(log.records())
         tables, arrow_error = until_error(log.to_arrow(["offset"]))
@@ -160,10 +160,10 @@ def test_a_wrong_base_offset_is_found_by_each_range_that_it_changes(tmp_path, si
     with path.open("r+b") as file:
         file.seek(positions[15])
         file.write(wrong.to_bytes(8, "big"))
-    harmed = kafkastore.open(tmp_path / "logs")["t", 0]
+    damaged = kafkastore.open(tmp_path / "logs")["t", 0]
     for start, end in combinations((0, *range(10, 20), 30), 2):
         try:
-            found = [record.offset for record in harmed.records(start, end)]
+            found = [record.offset for record in damaged.records(start, end)]
         except CorruptBatchError:
             continue
         assert found == [*range(start, end)]

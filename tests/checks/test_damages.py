@@ -1,4 +1,4 @@
-"""Each kind of harm is found where it is, with its severity, and its remedy mends it."""
+"""Each kind of damage is found where it is, with its severity, and its remedy mends it."""
 from __future__ import annotations
 
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks.harms import HARMS, Harm
+from checks.damages import DAMAGES, Damage
 from click.testing import CliRunner
 
 import kafkastore
@@ -20,54 +20,54 @@ from kafkastore.jobs.verify import verify
 DOCUMENT = Path(__file__).parents[2] / "docs" / "verify.md"
 
 
-@pytest.fixture(params=HARMS, ids=lambda harm: harm.name)
-def harm(request: pytest.FixtureRequest) -> Harm:
-    """One harm after the other."""
+@pytest.fixture(params=DAMAGES, ids=lambda damage: damage.name)
+def damage(request: pytest.FixtureRequest) -> Damage:
+    """One damage after the other."""
     return request.param
 
 
 @pytest.fixture
-def harmed(harm: Harm, golden: Any, writable_copy: Any) -> list[Path]:
-    """A harmed copy of the harm's golden directory, and what else is to be checked with it."""
-    root = writable_copy(golden(*harm.case, "answers").logs)
-    paths = harm.do(root)
+def damaged(damage: Damage, golden: Any, writable_copy: Any) -> list[Path]:
+    """A damaged copy of the damage's golden directory, and what else is to be checked with it."""
+    root = writable_copy(golden(*damage.case, "answers").logs)
+    paths = damage.do(root)
     return paths if isinstance(paths, list) and paths[:1] == [root] else [root]
 
 
-def of_harm(harm: Harm, paths: list[Path]) -> Finding:
-    """Return the finding that the harm is to be told by."""
+def of_damage(damage: Damage, paths: list[Path]) -> Finding:
+    """Return the finding that the damage is to be told by."""
     findings = list(verify(paths))
     (found, *_) = [
         each
         for each in findings
-        if each.kind is harm.kind and fnmatchcase(relpath(each.path, paths[0]), harm.file)
+        if each.kind is damage.kind and fnmatchcase(relpath(each.path, paths[0]), damage.file)
     ] or pytest.fail(f"not found: {findings}")
     return found
 
 
-def test_each_harm_is_found_where_it_is(harm: Harm, harmed: list[Path]) -> None:
-    found = of_harm(harm, harmed)
-    if harm.position == -1:
+def test_each_damage_is_found_where_it_is(damage: Damage, damaged: list[Path]) -> None:
+    found = of_damage(damage, damaged)
+    if damage.position == -1:
         assert found.position is not None
         assert 0 <= found.position <= found.path.stat().st_size
     else:
-        assert found.position == harm.position
+        assert found.position == damage.position
     for text in (found.what, found.consequence, found.remedy):
         assert text
         assert "\n" not in text
 
 
-def test_each_remedy_mends_its_harm(harm: Harm, harmed: list[Path]) -> None:
-    found = of_harm(harm, harmed)
-    if harm.mend is not None:
+def test_each_remedy_repairs_its_damage(damage: Damage, damaged: list[Path]) -> None:
+    found = of_damage(damage, damaged)
+    if damage.mend is not None:
         assert not found.remedy.startswith("kafkastore "), found.remedy
-        harm.mend(harmed[0])
+        damage.mend(damaged[0])
     else:
         run_remedy(found)
     # What was moved away is missing, and its remedy a command.
-    for each in {each.remedy: each for each in above_style(harmed)}.values():
+    for each in {each.remedy: each for each in above_style(damaged)}.values():
         run_remedy(each)
-    assert above_style(harmed) == []
+    assert above_style(damaged) == []
 
 
 def above_style(paths: list[Path]) -> list[Finding]:
@@ -84,9 +84,9 @@ def run_remedy(finding: Finding) -> None:
     assert result.exit_code == 0, (finding.remedy, result.output)
 
 
-def test_no_harm_but_those_above_style_ends_with_1(harm: Harm, harmed: list[Path]) -> None:
-    result = CliRunner().invoke(cli, ["verify", *map(str, harmed), "--fail-on", "slow"])
-    assert result.exit_code == (0 if harm.kind.severity is Severity.STYLE else 1), result.output
+def test_no_damage_but_those_above_style_ends_with_1(damage: Damage, damaged: list[Path]) -> None:
+    result = CliRunner().invoke(cli, ["verify", *map(str, damaged), "--fail-on", "slow"])
+    assert result.exit_code == (0 if damage.kind.severity is Severity.STYLE else 1), result.output
 
 
 def test_the_document_has_each_kind_with_its_severity_and_consequence() -> None:

@@ -80,7 +80,7 @@ def test_two_jobs_do_not_work_on_one_directory(root, plan):
     assert len(refusals) == len(plan.changes)
 
 
-def test_a_lock_beside_a_log_dirs_root_is_nobody_s_business(root, plan, planned):
+def test_a_lock_next_to_a_log_dirs_root_is_nobody_s_business(root, plan, planned):
     write(root.parent / ".lock", b"", MTIME_NS)
     with hold(root.parent / ".lock") as process:
         apply(plan)
