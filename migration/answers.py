@@ -84,14 +84,14 @@ class AnswersSummary(NamedTuple):
         The broker's version.
     times : int
         Number of sample times in all partitions.
-    right_before, right_after : int
+    correct_before, correct_after : int
         How many answers are the correct offset, before and after the migration.
     """
 
     rules: str
     times: int
-    right_before: int
-    right_after: int
+    correct_before: int
+    correct_after: int
 
 
 @dataclass(frozen=True, slots=True)

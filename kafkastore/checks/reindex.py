@@ -32,6 +32,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
+from kafkastore.formats.records.batch_header import TRANSACTIONAL_BIT
 from kafkastore.formats.records.control_records import ControlRecord
 from kafkastore.formats.state.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -54,7 +55,6 @@ from kafkastore.store.unread_partition import UnreadPartition, count_segments
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
 
-_TRANSACTIONAL = 0x10  # in a record batch's attributes
 _NO_TXN = np.empty(0, ABORTED_TXN)
 
 
@@ -284,7 +284,7 @@ class _TransactionSteps:
         """Keep the batches that matter for transactions."""
         self.controls += controls
         is_marker = is_control(headers)
-        is_followed = is_marker | (headers["attributes"] & _TRANSACTIONAL != 0)
+        is_followed = is_marker | (headers["attributes"] & TRANSACTIONAL_BIT != 0)
         if is_followed.any():
             followed, is_marker = headers[is_followed], is_marker[is_followed]
             stretch = 2 * np.cumsum(is_marker) - is_marker  # a marker is a stretch of its own

@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.records import batch_header
+from kafkastore.formats.records.batch_header import (
+    CODEC_BITS,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+)
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch, TimestampType
@@ -30,11 +36,9 @@ TIMESTAMP_TYPE_NAMES = {
     TimestampType.CREATE_TIME: "CreateTime",
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
-_CODEC_MASK, _LOG_APPEND_TIME = 0x07, 0x08
-_TRANSACTIONAL, _DELETE_HORIZON = 0x10, 0x40
 _KNOWN_CODECS = {int(codec): codec.name.lower() for codec in Codec}
 _CODEC_NAMES = tuple(
-    _KNOWN_CODECS.get(code, f"unknown ({code})") for code in range(_CODEC_MASK + 1)
+    _KNOWN_CODECS.get(code, f"unknown ({code})") for code in range(CODEC_BITS + 1)
 )
 
 
@@ -68,25 +72,25 @@ def batch_columns(
     attributes, magic = headers["attributes"].astype(np.int32), headers["magic"]
     is_v2 = magic == 2
     # The header of compressed messages before magic 2 has neither.
-    has_count = is_v2 | (attributes & _CODEC_MASK == 0)
+    has_count = is_v2 | (attributes & CODEC_BITS == 0)
     has_producer = headers["producer_id"] >= 0
     made: dict[str, Callable[[], BatchColumn]] = {
         "base_offset": lambda: BatchColumn(headers["base_offset"], has_count),
-        "codec": lambda: BatchColumn(attributes & _CODEC_MASK, names=_CODEC_NAMES),
+        "codec": lambda: BatchColumn(attributes & CODEC_BITS, names=_CODEC_NAMES),
         "count": lambda: BatchColumn(headers["count"], has_count),
         "timestamp_type": lambda: BatchColumn(
-            np.where(magic == 0, 0, 1 + (attributes & _LOG_APPEND_TIME > 0)),
+            np.where(magic == 0, 0, 1 + (attributes & LOG_APPEND_TIME_BIT > 0)),
             names=tuple(TIMESTAMP_TYPE_NAMES.values()),
         ),
         "leader_epoch": lambda: BatchColumn(headers["leader_epoch"], headers["leader_epoch"] >= 0),
         "producer_id": lambda: BatchColumn(headers["producer_id"], has_producer),
         "producer_epoch": lambda: BatchColumn(headers["producer_epoch"], has_producer),
         "base_sequence": lambda: BatchColumn(headers["base_sequence"], has_producer),
-        "is_transactional": lambda: BatchColumn(is_v2 & (attributes & _TRANSACTIONAL > 0)),
+        "is_transactional": lambda: BatchColumn(is_v2 & (attributes & TRANSACTIONAL_BIT > 0)),
         "is_control": lambda: BatchColumn(is_control(headers)),
         "control_type": lambda: BatchColumn(_control_types(run, chosen, is_control(headers))),
         "delete_horizon": lambda: BatchColumn(
-            headers["base_timestamp"], is_v2 & (attributes & _DELETE_HORIZON > 0)
+            headers["base_timestamp"], is_v2 & (attributes & DELETE_HORIZON_BIT > 0)
         ),
         "crc_valid": lambda: BatchColumn(_checked(run)[chosen] == 1),
     }

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from kafkastore.caching import cached_property
 from kafkastore.formats.indexes.entries import TimestampAndOffset, TimestampOffset
 from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.records.batch_header import CODEC_BITS, LOG_APPEND_TIME_BIT
 from kafkastore.formats.records.record_batch import first_record_from
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.rules import LookupChoice
@@ -50,7 +51,7 @@ from kafkastore.versions import BrokerRules, rules_of
 State = Literal["loaded", "recovered", "running"]
 
 #: Batches whose records a leader does not read: compressed, or with LogAppendTime.
-_NOT_ASSIGNED = 0x07 | 0x08
+_NOT_ASSIGNED = CODEC_BITS | LOG_APPEND_TIME_BIT
 
 
 class IndexEntries(NamedTuple):

@@ -26,7 +26,11 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError
-from kafkastore.formats.records.batch_header import RECORD_BATCH_FIELDS
+from kafkastore.formats.records.batch_header import (
+    CODEC_BITS,
+    LOG_APPEND_TIME_BIT,
+    RECORD_BATCH_FIELDS,
+)
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.records.record_builder import (
@@ -38,9 +42,7 @@ from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.segment.log_file import BatchRun, LogFile
 
 BATCH_BYTES = 16 * 1024
-_CODEC_MASK = 7
 _LEADER_EPOCH_AT = RECORD_BATCH_FIELDS["partition_leader_epoch"]
-_LOG_APPEND_TIME = 8
 _COLUMNS = ("key", "value", "offset", "timestamp")
 
 
@@ -95,8 +97,8 @@ def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> byte
 def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Yield groups: record batches, one wrapper, or messages that fit in one batch."""
     is_batch = headers["magic"] == 2
-    codec = headers["attributes"] & _CODEC_MASK
-    is_appended = headers["attributes"] & _LOG_APPEND_TIME != 0
+    codec = headers["attributes"] & CODEC_BITS
+    is_appended = headers["attributes"] & LOG_APPEND_TIME_BIT != 0
     key = np.stack(
         [
             is_batch,
@@ -117,11 +119,11 @@ def _converted_group(
 ) -> Iterator[bytes]:
     """Convert one wrapper, or messages that are not compressed, to record batches."""
     attributes, magic = int(group["attributes"][0]), int(group["magic"][0])
-    stored = Codec(attributes & _CODEC_MASK)
+    stored = Codec(attributes & CODEC_BITS)
     log_append_time = None
     if magic == 0:
         log_append_time = conversion.untimed_ms
-    elif attributes & _LOG_APPEND_TIME:
+    elif attributes & LOG_APPEND_TIME_BIT:
         log_append_time = int(group["max_timestamp"][0])
     fields: dict[str, Any] = {
         "codec": stored if conversion.codec is None else conversion.codec,

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkastore.arguments import check_choice
+from kafkastore.formats.records.batch_header import LOG_APPEND_TIME_BIT
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.fingerprints import Fingerprints, Hashes, Match
-from kafkastore.use_cases.latency import LOG_APPEND_TIME, keeps_create_times
+from kafkastore.use_cases.latency import keeps_create_times
 from kafkastore.use_cases.record_times import runs_between
 
 
@@ -114,7 +115,7 @@ def _fingerprints(
         kept = keeps_create_times(headers)
         has_both = has_both or bool(kept.any())
         if as_created:
-            headers["attributes"][kept] &= ~LOG_APPEND_TIME
+            headers["attributes"][kept] &= ~LOG_APPEND_TIME_BIT
         chosen = located.of(headers)
         found += [each for _, each in fingerprints.of(chosen)]
     return np.concatenate(found), has_both

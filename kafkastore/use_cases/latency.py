@@ -25,6 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import ArgumentValueError
+from kafkastore.formats.records.batch_header import (
+    CODEC_BITS,
+    DELETE_HORIZON_BIT,
+    LOG_APPEND_TIME_BIT,
+)
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
@@ -40,9 +45,7 @@ from kafkastore.use_cases.record_times import (
 )
 
 #: Attribute bit of batches and v1 messages: LogAppendTime.
-LOG_APPEND_TIME = 0x08
 
-_CODECS, _DELETE_HORIZON = 0x07, 0x40
 #: Number of latencies collected before they are sorted and counted.
 _MOST_KEPT = 1 << 20
 
@@ -163,7 +166,7 @@ def create_times(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]
     A timestamp is -1 if the producer gave none. All headers must satisfy `keeps_create_times`.
     """
     headers = scanned.headers.copy()
-    headers["attributes"] &= ~LOG_APPEND_TIME  # decodes the timestamps of the records
+    headers["attributes"] &= ~LOG_APPEND_TIME_BIT  # decodes the timestamps of the records
     yield from times_of(columns, scanned.of(headers))
 
 
@@ -171,7 +174,7 @@ def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which batches have LogAppendTime but kept the create times."""
     attributes, magic = headers["attributes"], headers["magic"]
     kept: NDArray[np.bool_] = has_append_time(headers) & np.where(
-        magic == 2, attributes & _DELETE_HORIZON == 0, attributes & _CODECS != 0
+        magic == 2, attributes & DELETE_HORIZON_BIT == 0, attributes & CODEC_BITS != 0
     )
     return kept
 
@@ -179,7 +182,7 @@ def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
 def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
     """Return which batches have LogAppendTime."""
     found: NDArray[np.bool_] = (headers["magic"] > 0) & (
-        headers["attributes"] & LOG_APPEND_TIME != 0
+        headers["attributes"] & LOG_APPEND_TIME_BIT != 0
     )
     return found
 
@@ -252,7 +255,7 @@ def _fingerprints_and_times(
     for located in runs_between(log, start, end, damage=damage):
         headers = located.headers.copy()
         if not of_append_time:
-            headers["attributes"][keeps_create_times(headers)] &= ~LOG_APPEND_TIME
+            headers["attributes"][keeps_create_times(headers)] &= ~LOG_APPEND_TIME_BIT
         headers = headers[has_append_time(headers) == of_append_time]
         for stamps, found in fingerprints.of(located.of(headers)):
             hashes.append(found[stamps >= 0])

@@ -248,4 +248,4 @@ def test_times_are_chosen_where_a_migration_finds_wrong_answers(
     assert len(rows) == 20
     assert len(behind) <= 2
     before = [each for each in run("migrate", copy, "--json").lines if each["kind"] == "answers"]
-    assert before[0]["right_before"] < before[0]["times"]
+    assert before[0]["correct_before"] < before[0]["times"]

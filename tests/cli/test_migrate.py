@@ -358,7 +358,7 @@ def test_a_partition_that_can_t_be_asked_is_not_counted(run: Run, sample_copy: P
 def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy, "--topic", "up-0")
     assert (
-        "\nanswers of 2.4 and 4.2: 3 of 9 sample times right before, 9 after; "
+        "\nanswers of 2.4 and 4.2 for 9 sample times: 3 correct before, 9 after; "
         "1 of 1 partition asked\n" in ran.out
     )
     assert ran.out.count("2.4, 4.2") == 5
@@ -366,7 +366,7 @@ def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> N
     lines = run("migrate", sample_copy, "--topic", "up-0", "--json").lines
     assert [each for each in lines if each["kind"] == "answers"] == [
         {"kind": "answers", "root": str(sample_copy), "rules": rules, "times": 9,
-         "right_before": 3, "right_after": 9, "partitions": 1, "changed_partitions": 1}
+         "correct_before": 3, "correct_after": 9, "partitions": 1, "changed_partitions": 1}
         for rules in ("2.4", "4.2")
     ]
     for each in lines:
@@ -381,7 +381,7 @@ def test_answers_are_left_out_where_nobody_wants_them(
     run: Run, sample_copy: Path, options: list[str]
 ) -> None:
     out = run("migrate", sample_copy, "--samples", 0, *options).out
-    assert "right before" not in out
+    assert "correct before" not in out
     assert '"kind": "answer' not in out
 
 

@@ -60,11 +60,11 @@ def test_the_answers_foretold_are_those_of_the_migrated_directory(
 
 @pytest.mark.parametrize("mode", ["auto", "rebuild"])
 @pytest.mark.golden_cases(versions="0.10.0.1", names="upgrade", answers="answers-upgraded-*")
-def test_all_is_right_after_a_rebuild_and_was_not_before(golden_case, writable_copy, mode):
+def test_all_is_correct_after_a_rebuild_and_was_not_before(golden_case, writable_copy, mode):
     _, told = found(writable_copy(golden_case.logs), mode)
     assert [each.rules for each in told.summaries] == ["2.4", "4.2"]
     for each in told.summaries:
-        assert each.right_before < each.times == each.right_after
+        assert each.correct_before < each.times == each.correct_after
 
 
 def test_records_without_timestamps_are_not_asked_for(golden, writable_copy):

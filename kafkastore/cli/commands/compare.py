@@ -240,7 +240,8 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
     print(
         f"{format_count(total.times, 'question')}: legacy answers redeliver "
         f"{format_count(total.redelivered, 'record')}, miss {total.missed:,} and give nothing "
-        f"{total.unanswered:,} times; {rules} differs from correct {total.broker_differs:,} times"
+        f"{format_count(total.unanswered, 'time')}; {rules} differs from correct "
+        f"{format_count(total.broker_differs, 'time')}"
     )
 
 

@@ -240,9 +240,8 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
         alike.setdefault(each._replace(rules=""), []).append(each.rules)
     for each, brokers in alike.items():
         print(
-            f"answers of {' and '.join(brokers)}: {each.right_before:,} of "
-            f"{format_count(each.times, 'sample time')} right before, "
-            f"{each.right_after:,} after; {asked}"
+            f"answers of {' and '.join(brokers)} for {format_count(each.times, 'sample time')}: "
+            f"{each.correct_before:,} correct before, {each.correct_after:,} after; {asked}"
         )
     rows = [*_rows(found)]
     if rows:

@@ -5,6 +5,11 @@ from _typeshed import ReadableBuffer
 from numpy.typing import NDArray
 
 BATCH_HEADER: np.dtype[np.void]
+CODEC_BITS: int
+LOG_APPEND_TIME_BIT: int
+TRANSACTIONAL_BIT: int
+CONTROL_BIT: int
+DELETE_HORIZON_BIT: int
 RECORD_BATCH_FIELDS: dict[str, int]
 MESSAGE_FIELDS_V0: dict[str, int]
 MESSAGE_FIELDS_V1: dict[str, int]

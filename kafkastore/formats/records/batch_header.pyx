@@ -48,6 +48,11 @@ BATCH_HEADER = np.dtype([
 ])
 assert BATCH_HEADER.itemsize == sizeof(BatchHeader)
 
+#: Bits of the field ``attributes``, for arrays of headers.
+CODEC_BITS, LOG_APPEND_TIME_BIT = CODEC_MASK, TIMESTAMP_TYPE_FLAG
+TRANSACTIONAL_BIT, CONTROL_BIT = TRANSACTIONAL_FLAG, CONTROL_FLAG
+DELETE_HORIZON_BIT = DELETE_HORIZON_FLAG
+
 #: Byte position of each field of a record batch, as in `docs/formats/record_batch.md`.
 RECORD_BATCH_FIELDS = {
     "base_offset": BASE_OFFSET_AT, "length": LENGTH_AT,

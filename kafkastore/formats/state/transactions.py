@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kafkastore.formats.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-_TRANSACTIONAL, _CONTROL = 0x10, 0x20
 
 
 def is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which batches (BATCH_HEADER) are control batches, such as markers."""
-    found: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & _CONTROL != 0)
+    found: NDArray[np.bool_] = (headers["magic"] == 2) & (headers["attributes"] & CONTROL_BIT != 0)
     return found
 
 
@@ -81,7 +81,7 @@ def _is_of_transaction(headers: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which batches have a producer and the transactional bit."""
     found: NDArray[np.bool_] = (
         (headers["magic"] == 2)
-        & (headers["attributes"] & _TRANSACTIONAL != 0)
+        & (headers["attributes"] & TRANSACTIONAL_BIT != 0)
         & (headers["producer_id"] >= 0)
     )
     return found
