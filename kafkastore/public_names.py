@@ -2,7 +2,8 @@
 from kafkastore.changes.apply import apply
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.checks.findings import Finding, FindingKind, Severity
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.checks.repair import plan_repair

@@ -205,7 +205,7 @@ def _inspect(
 def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> Journal:
     """Make the remaining changes, and record that the plan is applied."""
     _check_not_undoing(journal)
-    todo = [(partition, found) for partition, found in inspected if found.left]
+    todo = [(partition, found) for partition, found in inspected if found.remaining]
     if not todo and journal.phase == "applied":
         return journal
     failures: tuple[FailedPartition, ...] = ()
@@ -220,7 +220,7 @@ def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> J
             options.fs,
             options.lock.check,
             progress=options.progress,
-            done=total - sum(found.left for _, found in todo),
+            done=total - sum(found.remaining for _, found in todo),
             total=total,
         )
         execution.make_directory(journal.area)

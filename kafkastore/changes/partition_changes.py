@@ -113,7 +113,7 @@ class InspectedPartition(NamedTuple):
     error: OSError | None = None
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """Number of changes that are not made, or not recorded."""
         return sum(state is not ChangeState.DONE for state in self.states.values())
 

@@ -11,7 +11,8 @@ from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import is_recovery_area
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.changes.undo_area import area_of
 from kafkastore.cli.copies import upload_copy
 from kafkastore.cli.options.change_options import ChangeOptions, PlanT
@@ -67,10 +68,10 @@ def plan_directory(
     count = len(partitions)
     if by_segment and call.master is None:
         count = count_segments(selection.store.logs_of(partitions))
-    return make_plan(call, path, partitions, make, count)
+    return read_directory(call, path, partitions, make, count)
 
 
-def make_plan(
+def read_directory(
     call: StoreCall,
     path: Path,
     partitions: Collection[TopicPartition],
@@ -95,7 +96,7 @@ def apply_plans(
     *,
     mtimes_are_kept: bool = False,
 ) -> None:
-    """Print the plans, apply them, or upload a changed copy."""
+    """Apply plans, or upload a changed copy; confirm first, or only print how."""
     paths, as_json = call.paths, call.as_json
     changes = sum(len(plan.changes) for plan in plans)
     if options.is_plan_only:

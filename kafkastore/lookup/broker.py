@@ -36,7 +36,7 @@ from kafkastore.formats.records.record_batch import first_record_from
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import (
-    LARGEST_OFFSET,
+    NO_END,
     ChosenBy,
     SearchStep,
     SegmentsByTime,
@@ -144,7 +144,7 @@ class BrokerSegment:
         return int(header["last_offset"])
 
     @cached_property
-    def _right_largest(self) -> int | None:
+    def _largest_if_no_rebuild(self) -> int | None:
         """The largest timestamp, if a recovery would not change the answers; else None.
 
         It avoids a rebuild. A running broker has not checked checksums.
@@ -158,7 +158,8 @@ class BrokerSegment:
 
     @cached_property
     def _largest_timestamp(self) -> int:
-        return self.largest.timestamp if self._right_largest is None else self._right_largest
+        known = self._largest_if_no_rebuild
+        return self.largest.timestamp if known is None else known
 
     @property
     def is_dated_by_file(self) -> bool:
@@ -192,14 +193,14 @@ class BrokerSegment:
         """The search with the indexes' entries; a valid segment needs no rebuild."""
         segment = self.segment
         times, offsets = segment.time_index, segment.offset_index
-        if self._right_largest is None or times is None or offsets is None:
+        if self._largest_if_no_rebuild is None or times is None or offsets is None:
             return self._search_by_entries
         return SegmentSearch(
             self._open_log,
             segment.base_offset,
             times.entry_bytes(),
             offsets.entry_bytes(),
-            checked=True,
+            checks_entries=True,
         )
 
     @cached_property
@@ -266,7 +267,7 @@ def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByT
         broker_segments(view, rules, past_damage=choice.past_damage),
         starting_offset_of(view, rules),
         falls_through=False,
-        end_offset=end_offset if rules.found_offsets_are_below_the_bound else LARGEST_OFFSET,
+        end_offset=end_offset if rules.found_offsets_are_below_the_bound else NO_END,
     )
 
 

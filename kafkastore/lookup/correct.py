@@ -22,8 +22,8 @@ from kafkastore.lookup.segments_by_time import (
     LARGEST_TIMESTAMP,
     ChosenBy,
     RecordSearch,
+    SearchedSegment,
     SearchStep,
-    SegmentByTime,
     SegmentsByTime,
     as_entry,
 )
@@ -43,7 +43,7 @@ def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByT
     )
 
 
-def _segments(view: LogView, choice: LookupChoice) -> Sequence[SegmentByTime]:
+def _segments(view: LogView, choice: LookupChoice) -> Sequence[SearchedSegment]:
     """List the segments that may have a record at or after the log start offset."""
     start = view.log_start_offset
     segments = [

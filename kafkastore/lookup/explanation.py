@@ -14,7 +14,7 @@ from kafkastore.formats.indexes.entries import (
 from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import time_in_text
 from kafkastore.lookup.differences import DifferenceKind, find_difference
-from kafkastore.lookup.prepared import lookup_of, prepare
+from kafkastore.lookup.prepared import lookup_of
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.lookup.segments_by_time import ChosenBy, Lookup, SearchStep
 
@@ -153,7 +153,7 @@ def explain(
     view: LogView, target_timestamp: int, choice: LookupChoice, lookup: Lookup | None = None
 ) -> Explanation:
     """Find the offset for a time, and explain how; `lookup` may be prepared."""
-    lookup = prepare(view, choice) if lookup is None else lookup
+    lookup = lookup_of(view, choice) if lookup is None else lookup
     trace: list[SearchStep] = []
     answer = lookup.find(target_timestamp, trace)
     correct = lookup_of(view, choice._replace(rules=CORRECT)).find(target_timestamp)

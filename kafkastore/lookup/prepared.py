@@ -23,7 +23,7 @@ from kafkastore.lookup.rules import (
     broker_rules,
     check_isolation_is_known,
 )
-from kafkastore.lookup.segments_by_time import LARGEST_OFFSET, Lookup, SegmentsByTime, as_entry
+from kafkastore.lookup.segments_by_time import NO_END, Lookup, SegmentsByTime, as_entry
 from kafkastore.segment.index_trust import check_indexes
 
 
@@ -37,16 +37,6 @@ def lookup_of(view: LogView, choice: LookupChoice) -> Lookup:
 
 
 def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
-    lookup = prepare(view, choice)
-    # `legacy` goes by modification times in any case.
-    if choice.untimed is None or not isinstance(lookup, SegmentsByTime):
-        return lookup
-    return MtimeLookup(
-        lookup, view, lookup.end_offset, choice.indexes, past_damage=choice.past_damage
-    )
-
-
-def prepare(view: LogView, choice: LookupChoice) -> Lookup:
     """Prepare the lookup by these rules; no record is read yet.
 
     Raise `UnknownRulesError` for unknown rules, and `ValueError` for an unknown isolation,
@@ -58,14 +48,20 @@ def prepare(view: LogView, choice: LookupChoice) -> Lookup:
     check_isolation_is_known(choice, rules)
     if choice.untimed not in (None, "segment"):
         raise ArgumentValueError("untimed", "None or 'segment'", choice.untimed)
-    end = LARGEST_OFFSET
+    end = NO_END
     if committed:
         end = last_stable_offset_of(view, choice.rules, view.high_watermark)
     # A module for each of the rules, and one for all versions.
     by_name: dict[str, Callable[[LogView, LookupChoice, int], Lookup]] = {
         CORRECT: correct.prepare, KIP_33: kip_33.prepare, LEGACY: legacy.prepare,
     }
-    return by_name.get(choice.rules, broker.prepare)(view, choice, end)
+    lookup = by_name.get(choice.rules, broker.prepare)(view, choice, end)
+    # `legacy` goes by modification times in any case.
+    if choice.untimed is None or not isinstance(lookup, SegmentsByTime):
+        return lookup
+    return MtimeLookup(
+        lookup, view, lookup.end_offset, choice.indexes, past_damage=choice.past_damage
+    )
 
 
 def find_offset(

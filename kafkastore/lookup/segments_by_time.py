@@ -1,6 +1,6 @@
 """Search a log for a time, segment by segment, in the same way for all rules.
 
-`SegmentsByTime` searches; a `SegmentByTime` applies the rules to one segment.
+`SegmentsByTime` searches; a `SearchedSegment` applies the rules to one segment.
 """
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from kafkastore.formats.indexes.entries import (
 )
 from kafkastore.segment.log_segment import LogSegment
 
-LARGEST_OFFSET = LARGEST_TIMESTAMP = INT64_MAX
+#: The exclusive end of answers where nothing bounds them.
+NO_END = INT64_MAX
+LARGEST_TIMESTAMP = INT64_MAX
 SMALLEST_TIMESTAMP = INT64_MIN
 #: Larger than every time, so that a bisection of times ends before it.
 _NOT_ASKED = math.inf
@@ -58,7 +60,7 @@ class RecordSearch(Protocol):
         """Search for each of several ascending times; fill `answers`, with -1 for none."""
 
 
-class SegmentByTime(Protocol):
+class SearchedSegment(Protocol):
     """A segment under some rules; its properties are computed when first read."""
 
     @property
@@ -92,7 +94,7 @@ class SearchStep(NamedTuple):
     offset_entry: OffsetPosition | None = None
     time_slots: tuple[int, ...] = ()
     offset_slots: tuple[int, ...] = ()
-    by: SegmentByTime | None = None
+    by: SearchedSegment | None = None
 
 
 class Lookup(Protocol):
@@ -119,12 +121,12 @@ class SegmentsByTime:
 
     def __init__(
         self,
-        segments: Sequence[SegmentByTime],
+        segments: Sequence[SearchedSegment],
         starting_offset: int,
         *,
         falls_through: bool,
         smallest_target: int = SMALLEST_TIMESTAMP,
-        end_offset: int = LARGEST_OFFSET,
+        end_offset: int = NO_END,
     ) -> None:
         self.segments = segments
         self.starting_offset = starting_offset
@@ -237,7 +239,7 @@ class SegmentsByTime:
                 missed = np.concatenate((missed, np.arange(first, end)))
                 missed = missed[answers["offset"][missed] < 0]
             first = max(first, end)
-        if self.end_offset != LARGEST_OFFSET:
+        if self.end_offset != NO_END:
             answers[answers["offset"] >= self.end_offset] = nothing_found(1)
         return answers
 

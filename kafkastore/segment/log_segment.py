@@ -518,7 +518,7 @@ class LogSegment:
             self.base_offset,
             time_entries,
             offset_entries,
-            checked=True,
+            checks_entries=True,
             skip_control=True,
             checks_order=checked is None or checked.error is not None,
         )

@@ -25,7 +25,7 @@ class SegmentSearch:
         offset_entries: bytes,
         *,
         warm_section: bool = True,
-        checked: bool = False,
+        checks_entries: bool = False,
         skip_control: bool = False,
         checks_order: bool = True,
         max_decompressed_bytes: int = ...,

@@ -306,8 +306,8 @@ cdef class SegmentSearch:
     after `close_log`: at most `open_file_limit.MAX_OPEN_LOGS` objects keep theirs open. The entries
     are those of the segment's indexes, with the padding for a broker that counts it; if they are
     empty, the search starts at the segment's first byte. `warm_section`: search the last 8 KiB of
-    an index first, as brokers since 2.1.0 do. `checked`: use index entries only if they match the
-    log. `skip_control`: skip transaction markers, which brokers do not. `checks_order`: raise at
+    an index first, as brokers since 2.1.0 do. `checks_entries`: use index entries only if they match
+    the log. `skip_control`: skip transaction markers, which brokers do not. `checks_order`: raise at
     offsets that go back or leave the segment; not needed if the batches were checked.
 
     Index entries are fixed at creation; each search reads the log up to its size at opening. The
@@ -323,7 +323,7 @@ cdef class SegmentSearch:
     cdef const uint8_t* _offsets
     cdef Py_ssize_t _time_count, _offset_count
     cdef int64_t _base_offset, _largest_offset, _max_decompressed_bytes
-    cdef bint _warm_section, _checked, _skip_control
+    cdef bint _warm_section, _checks_entries, _skip_control
     cdef bint _is_busy, _is_placed, _checks_order
     cdef Py_ssize_t _first_read, _later_read
     cdef int32_t* _behind        # by slot of the time index: see `_begin_checked`
@@ -333,8 +333,8 @@ cdef class SegmentSearch:
 
     def __cinit__(
         self, open_log, int64_t base_offset, bytes time_entries not None,
-        bytes offset_entries not None, *, bint warm_section=True, bint checked=False,
-        bint skip_control=False, bint checks_order=True,
+        bytes offset_entries not None, *, bint warm_section=True,
+        bint checks_entries=False, bint skip_control=False, bint checks_order=True,
         int64_t max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
     ):
         self._open_log = open_log
@@ -344,7 +344,7 @@ cdef class SegmentSearch:
         self._offsets = <const uint8_t*> PyBytes_AS_STRING(offset_entries)
         self._time_count = len(time_entries) // <Py_ssize_t> TIME_ENTRY_SIZE
         self._offset_count = len(offset_entries) // <Py_ssize_t> OFFSET_ENTRY_SIZE
-        self._warm_section, self._checked = warm_section, checked
+        self._warm_section, self._checks_entries = warm_section, checks_entries
         self._skip_control, self._checks_order = skip_control, checks_order
         self._max_decompressed_bytes = max_decompressed_bytes
         self._first_read = self._later_read = INTERVAL_READ
@@ -504,7 +504,7 @@ cdef class SegmentSearch:
             return self
         twin = SegmentSearch(
             self._open_log, self._base_offset, self._time_entries, self._offset_entries,
-            warm_section=self._warm_section, checked=self._checked,
+            warm_section=self._warm_section, checks_entries=self._checks_entries,
             skip_control=self._skip_control, checks_order=self._checks_order,
             max_decompressed_bytes=self._max_decompressed_bytes)
         twin._is_busy = True
@@ -541,7 +541,7 @@ cdef class SegmentSearch:
         """Search up to an answer, or to a point where Python must decide."""
         cdef SearchOutcome outcome
         if not search.has_begun:
-            outcome = (self._begin_checked(search) if self._checked
+            outcome = (self._begin_checked(search) if self._checks_entries
                        else self._begin_as_brokers(search))
             if outcome != IS_FOUND:
                 return outcome
@@ -553,7 +553,7 @@ cdef class SegmentSearch:
 
     cdef int64_t _floor_of(self, int64_t target_timestamp) noexcept nogil:
         """Return the timestamp whose floor entry a search starts at."""
-        return target_timestamp - (self._checked and target_timestamp > INT64_MIN)
+        return target_timestamp - (self._checks_entries and target_timestamp > INT64_MIN)
 
     cdef Py_ssize_t _time_slot(
         self, int64_t timestamp, SlotTrace* trace=NULL

@@ -338,7 +338,7 @@ class PartitionLog(LogView):
         """
         if type(target_timestamp) is not int:  # cheaper than a call
             target_timestamp = whole_number("target_timestamp", target_timestamp)
-        choice = (rules, isolation, untimed, indexes, False)
+        choice = (rules, isolation, untimed, indexes, False)  # equal to a `LookupChoice`, cheaper
         if on_corrupt == "raise":
             lookup: Lookup | None = self.facts.get(choice)
             if lookup is not None:

@@ -44,8 +44,6 @@ from kafkastore.use_cases.record_times import (
     times_of,
 )
 
-#: Attribute bit of batches and v1 messages: LogAppendTime.
-
 #: Number of latencies collected before they are sorted and counted.
 _MOST_KEPT = 1 << 20
 

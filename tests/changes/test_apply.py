@@ -19,7 +19,8 @@ from kafkastore.changes.areas import find_half_removed, find_journals, remove
 from kafkastore.changes.directory_lock import locked_directory
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Inline, InvalidPlanError, Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.errors import (
     ChangeRefusedError,
     NoSpaceError,

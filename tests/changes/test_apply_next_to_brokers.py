@@ -7,7 +7,8 @@ from models.refused import change_refused
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
 from kafkastore.changes.plan import Inline, Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.errors import DirectoryInUseError
 
 

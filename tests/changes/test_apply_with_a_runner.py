@@ -40,7 +40,8 @@ from kafkastore.changes.partition_journals import (
     partition_journal,
 )
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.errors import (
     ChangeRefusedError,
     DirectoryInUseError,

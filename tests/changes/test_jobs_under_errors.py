@@ -25,7 +25,8 @@ from models.seed import SEED, one_in, some
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.fs import FileSystem
 
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EDQUOT]

@@ -20,7 +20,8 @@ from models.seed import SEED, some
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.errors import KafkaStoreError
 
 

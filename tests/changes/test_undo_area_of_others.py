@@ -30,7 +30,8 @@ from kafkastore.changes.areas import (
 )
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Inline, InvalidPlanError, Plan
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.fs import FileSystem
 

@@ -13,7 +13,8 @@ from models.seed import SEED
 from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals, remove
 from kafkastore.changes.file_state import read_state
-from kafkastore.changes.undo import resume, undo
+from kafkastore.changes.resume import resume
+from kafkastore.changes.undo import undo
 
 
 class Trial:

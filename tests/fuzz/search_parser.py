@@ -39,7 +39,7 @@ def read_timestamp_search(data: bytes) -> None:
         for checked in (False, True):
             search = SegmentSearch(
                 segment.open_log, 0, times, offsets,
-                warm_section=len(data) % 2 == 0, checked=checked, skip_control=checked,
+                warm_section=len(data) % 2 == 0, checks_entries=checked, skip_control=checked,
                 max_decompressed_bytes=MAX_DECOMPRESSED_BYTES,
             )
             errors += _search(search)

@@ -194,7 +194,7 @@ def test_checked_entries_that_do_not_fit_are_not_begun_at(opened, times, positio
                  for time, offset in times),
         b"".join(offset.to_bytes(4, "big") + int(number * size).to_bytes(4, "big", signed=True)
                  for offset, number in positions),
-        checked=True,
+        checks_entries=True,
     )
     for _ in range(2):
         for target in (0, 5, 690, 691, 700, 750, 1990, 1991):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import click
 
 from kafkastore.changes.plan import Plan
-from kafkastore.cli.apply_plans import apply_plans, make_plan
+from kafkastore.cli.apply_plans import apply_plans, read_directory
 from kafkastore.cli.options.change_options import (
     ChangeOptions,
     change_options,
@@ -108,7 +108,7 @@ def command(
     work = options.directories(call.paths, problems, as_json=call.as_json)
     how = _MigrationSettings(mode, entry_offset, index_interval_bytes, mtimes, samples)
     with call.session():
-        found = [_plan_directory(call, path, how) for path in work]
+        found = [_plan_migration(call, path, how) for path in work]
         if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
             print_unused_mtimes(mtimes_file)
         found = [each._replace(plan=options.rooted(each.plan)) for each in found]
@@ -148,7 +148,7 @@ class _Found(NamedTuple):
         return any(each.mtime_is_given for part in self.survey.partitions for each in part.segments)
 
 
-def _plan_directory(call: StoreCall, path: Path, how: _MigrationSettings) -> _Found:
+def _plan_migration(call: StoreCall, path: Path, how: _MigrationSettings) -> _Found:
     """Survey a directory, make the plan, and compute sample answers."""
     surveyed = _survey(call, path, how)
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
@@ -174,7 +174,7 @@ def _survey(call: StoreCall, path: Path, how: _MigrationSettings) -> Survey:
         read_logs=how.mode in READING_MODES,
     )
     here = _chosen_in(path, call.selection.topic_partitions)
-    found: Survey = make_plan(call, path, here, make, len(here))
+    found: Survey = read_directory(call, path, here, make, len(here))
     return found
 
 

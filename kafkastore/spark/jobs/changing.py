@@ -20,7 +20,7 @@ from kafkastore.changes.apply import apply
 from kafkastore.changes.areas import find_journals
 from kafkastore.changes.journal import Journal
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume as resume_plan
+from kafkastore.changes.resume import resume as resume_changes
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.job import Row, columns_of, table_schema
@@ -219,7 +219,7 @@ def _change_one(
     for journal in find_journals(root, undo_dir) if resume else ():
         match journal.phase:
             case "applying":
-                take(resume_plan(journal, runner=run))
+                take(resume_changes(journal, runner=run))
             case "undoing":
                 raise ChangeRefusedError(
                     f"{journal.area} is being undone: resume that first",

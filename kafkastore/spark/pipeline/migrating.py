@@ -20,7 +20,7 @@ from kafkastore.changes.areas import find_journals
 from kafkastore.changes.copy_store import check_places, copy_store, files_of, is_complete_copy
 from kafkastore.changes.partition_changes import apply_partition
 from kafkastore.changes.plan import Plan
-from kafkastore.changes.undo import resume
+from kafkastore.changes.resume import resume
 from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.paths import to_path
 from kafkastore.runner import Progress, Runner

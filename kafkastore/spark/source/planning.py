@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +55,10 @@ class Range(NamedTuple):
     end_offset: int
     log_end_offset: int
 
+    def log_bytes(self) -> int:
+        """Return about how many bytes of segments contain the range."""
+        return log_bytes(self.log, self.start_offset, self.end_offset)
+
 
 def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     """Divide the requested records into tasks.
@@ -72,7 +75,7 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
         for each in passing
         for narrowed in _narrowed(_range(store.partitions[each], options), limits, options.indexes)
     ]
-    total = sum(each.log.retry_if_changed(partial(log_bytes, *each[:3])) for each in ranges)
+    total = sum(each.log.retry_if_changed(each.log_bytes) for each in ranges)
     size = task_bytes(total + OPENING_BYTES * len(ranges), options.min_partitions)
     largest = max(min(size, total // options.min_partitions), 1)
     # Each slice has to find the aborted transactions, perhaps by reading the whole log; and nothing
@@ -205,7 +208,9 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
 def _cut(each: Range, largest: int) -> list[LogSlice]:
     """Divide a range into slices; tasks report records deleted meanwhile."""
     return each.log.retry_if_changed(
-        lambda: list(cut(*each[:3], largest, each.log_end_offset))
+        lambda: list(
+            cut(each.log, each.start_offset, each.end_offset, largest, each.log_end_offset)
+        )
     )
 
 
@@ -280,7 +285,7 @@ def _describe_read(
         for each in ranges
         for segment in each.log.segments_between(each.start_offset, each.end_offset)
     }
-    size = sum(log_bytes(*each[:3]) for each in ranges)
+    size = sum(each.log_bytes() for each in ranges)
     return (
         f"reads {len(logs)} of {len(asked)} partitions, {len(read)} of {len(segments)} segments, "
         f"{size:,} of {sum(segments.values()):,} bytes, in {task_count} tasks"

@@ -76,7 +76,7 @@ def _read(
     checks = options.fail_on_data_loss and is_known
     skipped = Skipped(each)
     try:
-        log = each.log
+        log = each.open_log()
         listed = log.segments
         if checks:
             _check_start(each, log)
@@ -127,7 +127,7 @@ def _check_end(each: LogSlice) -> None:
 
     Corrupt bytes before other batches do not count.
     """
-    log = each.log
+    log = each.open_log()
     end = log.end_bound.offset
     if end < each.known_end_offset and (end := log.end_offset("skip", [])) < each.known_end_offset:
         start = max(end, each.start_offset)

@@ -57,9 +57,8 @@ class LogSlice:
         """The end (exclusive) of the records that existed when this was planned."""
         return min(self.end_offset, self.log_end_offset)
 
-    @property
-    def log(self) -> PartitionLog:
-        """The opened partition, bounded by the slice and not by a checkpoint."""
+    def open_log(self) -> PartitionLog:
+        """Open the partition, bounded by the slice and not by a checkpoint."""
         return PartitionLog(open_path(self.path), TopicPartition(self.topic, self.partition))
 
 

@@ -119,7 +119,7 @@ def _losses(task: StreamPack) -> Iterator[Loss]:
         firsts.setdefault(each.path, each)
     log_dirs: dict[Path, LogDir] = {}  # each checkpoint has a line for every partition: read once
     for path, each in firsts.items():
-        end, log = task.ends[path], each.log
+        end, log = task.ends[path], each.open_log()
         which = log.topic_partition
         if end.in_log_dir:
             log_dir = log_dirs.setdefault(log.path.parent, LogDir(log.path.parent))
