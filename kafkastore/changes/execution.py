@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.changes.file_state import PERMISSIONS, FileState, status_of
+from kafkastore.changes.inspection import may_not_own
 from kafkastore.changes.journal import JournalWriter, Step
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import FileChange
@@ -132,12 +133,7 @@ class Execution:
             try:
                 self.fs.chown(descriptor, state.user, state.group)
             except PermissionError:
-                raise ChangeRefusedError(
-                    f"no permission to give the files of {directory} to user {state.user}, group "
-                    f"{state.group}: run as that user, or as root",
-                    RefusalReason.FILE_ACCESS,
-                    directory,
-                ) from None
+                raise may_not_own(directory, state) from None
         self.fs.chmod(descriptor, state.mode)
         self.fs.utime(descriptor, state.mtime_ns)
         if os.fstat(descriptor).st_mtime_ns != state.mtime_ns:

@@ -44,7 +44,10 @@ def inspect_changes(
     for change in changes:
         try:
             check_directory(root, change, directories)
-            states[change.path] = _inspect(root, change, change.path in recorded)
+            state = _inspect(root, change, change.path in recorded)
+            if state is ChangeState.PENDING and change.after is not None:
+                _check_owners(root / os.path.dirname(change.path), change.after)
+            states[change.path] = state
         except ChangeRefusedError as error:
             refusals.append(error)
     return states, refusals
@@ -90,6 +93,32 @@ def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
     if is_recorded:
         return ChangeState.DONE
     raise changed_since_plan(path)
+
+
+def _check_owners(directory: Path, after: FileState) -> None:
+    """Refuse a new file whose owners this process may not give it."""
+    groups = {os.getegid(), *os.getgroups(), os.stat(directory).st_gid}
+    if (after.user != os.geteuid() or after.group not in groups) and not _can_change_owners():
+        raise may_not_own(directory, after)
+
+
+def _can_change_owners() -> bool:
+    """Return whether this process may give files to any user; Linux: CAP_CHOWN."""
+    with suppress(OSError), open("/proc/self/status", "rb") as lines:
+        for line in lines:
+            if line.startswith(b"CapEff:"):
+                return bool(int(line.split()[1], 16) & 1)
+    return os.geteuid() == 0
+
+
+def may_not_own(directory: Path, after: FileState) -> ChangeRefusedError:
+    """Return the error for owners that this process may not give to files."""
+    return ChangeRefusedError(
+        f"no permission to give the files of {directory} to user {after.user}, group "
+        f"{after.group}: run as that user, or as root",
+        RefusalReason.FILE_ACCESS,
+        directory,
+    )
 
 
 def changed_since_plan(path: str | Path) -> ChangeRefusedError:

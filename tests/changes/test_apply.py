@@ -524,6 +524,24 @@ def test_owners_are_kept_and_new_files_get_the_log_s(root):
         assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (12345, 54321, 0o640)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_owners_that_may_not_be_given_are_refused_before_anything_is_changed(root, monkeypatch):
+    for path in (root / "orders-1").iterdir():
+        os.chown(path, 12345, 54321)
+    changes = tuple(
+        change(root, f"orders-{number}/00000000000000000000.timeindex", Inline(b"new"), b"new")
+        for number in (0, 1)
+    )
+    before = contents(root)
+    with monkeypatch.context() as patch:
+        patch.setattr("kafkastore.changes.inspection._can_change_owners", lambda: False)
+        with change_refused("file-access", root / "orders-1"):
+            apply(Plan(str(root), "test", changes))
+    assert contents(root) == before
+    assert not find_journals(root)
+    assert apply(Plan(str(root), "test", changes)).phase == "applied"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
     root, plan, planned, check_each_old_or_new, seed, tmp_path

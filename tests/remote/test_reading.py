@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from remote.conftest import S3
 import kafkastore
 from kafkastore import NotALogDirectoryError, PartitionLog
 from kafkastore.log.log_dir import LogDir
+from kafkastore.remote.stores import RemoteStore
 
 CASES = ["transactions", "codecs", "old-formats", "crash-*", "compacted", "preallocate-killed"]
 
@@ -166,6 +168,27 @@ def test_objects_that_no_file_can_be_are_left_out(s3: S3, golden: Any) -> None:
     url = s3.put(case.logs, "logs")
     s3.file("logs/codecs-directory").mkdir()
     assert list(kafkastore.open(url).partitions) == list(kafkastore.open(case.logs).partitions)
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "../../etc/cron.d/evil", "t-0/../../evil", "./evil", "t-0/./evil", ".."]
+)
+def test_an_object_s_name_never_leads_out_of_its_directory(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    store = RemoteStore("memory://bucket/logs")
+    info = {"type": "file", "size": 1, "LastModified": datetime.now(UTC)}
+    found = {f"{store._root}/{each}": info for each in ("t-0/good", name)}
+    monkeypatch.setattr(store, "_find", lambda: found)
+    assert store.list().keys() == {"t-0/good"}
+    listed = [{**info, "name": each} for each in found]
+    listed += [
+        {"name": f"{store._root}/{each}", "type": "directory"}
+        for each in (".", "..", "t-1", "t-2/")
+    ]
+    monkeypatch.setattr(store._library, "ls", lambda *_, **__: listed)
+    objects, directories = store.list_directory()
+    assert (objects.keys(), directories) == ({"t-0/good"}, {"t-1", "t-2"})
 
 
 def test_nothing_is_left_behind_when_the_process_ends(tmp_path: Path, golden: Any, s3: S3) -> None:
