@@ -22,9 +22,9 @@ from kafkastore.changes.undo import undo
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.inventory import InventoryJob
-from kafkastore.spark.pipeline.output_directory import MARK
+from kafkastore.spark.pipeline.output_directory import MARK, store_names
 from kafkastore.spark.pipeline.report import render
-from kafkastore.spark.pipeline.steps import run_pipeline, store_names
+from kafkastore.spark.pipeline.steps import run_pipeline
 
 FSYNC = os.fsync
 NOW = 2_000_000_000_000

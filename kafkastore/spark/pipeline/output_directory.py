@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
+from kafkastore.paths import to_path
 
 MARK = ".kafkastore-pipeline"
 #: For a run that resumes this one; removed when the output is complete.
@@ -138,3 +140,33 @@ def _clear(working: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+def store_names(paths: Sequence[Path]) -> list[str]:
+    """Return unique names for stores, with parent directories where needed.
+
+    `paths` are absolute; the names are valid file names. Raises `ChangeRefusedError` if a path is
+    given twice.
+
+    >>> store_names([Path("/disks/a/kafka-logs"), Path("/disks/b/kafka-logs"), Path("/old logs")])
+    ['a-kafka-logs', 'b-kafka-logs', 'old_logs']
+    """
+    real = [to_path(os.path.realpath(path)) for path in paths]
+    for path in real:
+        if real.count(path) > 1:
+            raise ChangeRefusedError(f"{path} is given twice", RefusalReason.OVERLAP, path)
+    names = [_plain(path.parts[-1:]) for path in real]
+    for depth in range(2, max((len(path.parts) for path in real), default=0)):
+        names = [
+            _plain(path.parts[-depth:]) if names.count(name) > 1 else name
+            for path, name in zip(real, names, strict=True)
+        ]
+    return [
+        f"{name}-{number}" if names.count(name) > 1 else name for number, name in enumerate(names)
+    ]
+
+
+def _plain(parts: Sequence[str]) -> str:
+    """Join parts of a path without characters special to Spark or a shell."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(part.strip("/") for part in parts))
+    return name.strip("-._") or "store"

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,7 +37,7 @@ from kafkastore.spark.pipeline.migrating import (
     migrate_stores,
     shift_progress,
 )
-from kafkastore.spark.pipeline.output_directory import output_directory
+from kafkastore.spark.pipeline.output_directory import output_directory, store_names
 from kafkastore.spark.pipeline.records import write_records
 from kafkastore.spark.pipeline.results import (
     AnswerColumns,
@@ -197,36 +196,6 @@ def run_pipeline(
             fs.fsync(file.fileno())
         fs.fsync_directory(working)
     return result
-
-
-def store_names(paths: Sequence[Path]) -> list[str]:
-    """Return unique names for stores, with parent directories where needed.
-
-    `paths` are absolute; the names are valid file names. Raises `ChangeRefusedError` if a path is
-    given twice.
-
-    >>> store_names([Path("/disks/a/kafka-logs"), Path("/disks/b/kafka-logs"), Path("/old logs")])
-    ['a-kafka-logs', 'b-kafka-logs', 'old_logs']
-    """
-    real = [to_path(os.path.realpath(path)) for path in paths]
-    for path in real:
-        if real.count(path) > 1:
-            raise ChangeRefusedError(f"{path} is given twice", RefusalReason.OVERLAP, path)
-    names = [_plain(path.parts[-1:]) for path in real]
-    for depth in range(2, max((len(path.parts) for path in real), default=0)):
-        names = [
-            _plain(path.parts[-depth:]) if names.count(name) > 1 else name
-            for path, name in zip(real, names, strict=True)
-        ]
-    return [
-        f"{name}-{number}" if names.count(name) > 1 else name for number, name in enumerate(names)
-    ]
-
-
-def _plain(parts: Sequence[str]) -> str:
-    """Join parts of a path without characters special to Spark or a shell."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "_", "-".join(part.strip("/") for part in parts))
-    return name.strip("-._") or "store"
 
 
 def _take_over(
