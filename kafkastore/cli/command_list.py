@@ -11,9 +11,9 @@ COMMANDS = {
     "dump": "Decode any file of a log directory.",
     "cat": "Print records of partitions, or write them to a file.",
     "offsets": "Find the offsets for times, by one or several rules.",
-    "compare": "Compare legacy answers by file times with time index answers.",
+    "compare": "Compare offset lookups by modification time and by time index.",
     "verify": "Check the files of a log directory against each other.",
-    "predict": "Show what a broker's next start would truncate, delete or create.",
+    "predict": "Show what a broker's next start would truncate, delete or write.",
     "reindex": "Rebuild indexes that do not match their logs.",
     "migrate": "Build time indexes for directories of Kafka before 0.10.1.",
     "repair": "Repair corrupt logs and indexes; removed bytes are kept.",
@@ -25,7 +25,7 @@ COMMANDS = {
     "retention": "Show which segments a broker's retention would delete.",
     "sizing": "Compute index sizes by interval, for a directory or a broker.",
     "pipeline": "Run all steps on Spark, from inventory to report.",
-    "sample": "Unpack small sample log directories.",
+    "sample": "Unpack sample log directories.",
 }
 
 

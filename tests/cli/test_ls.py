@@ -144,7 +144,7 @@ def test_a_topic_named_like_a_partition_wins_over_the_partition(
 def test_an_offset_is_located_down_to_its_batch(run: Run, sample_root: Path) -> None:
     ran = run("ls", sample_root, "--topic", "up-1", "--offset", 33)
     assert ran.out == (
-        "up-1 offset 33 lies in the batch of offset 33 alone, 122 bytes at byte 945 of "
+        "up-1 offset 33 is in the batch of only offset 33, 122 bytes at byte 945 of "
         f"{sample_root}/up-1/00000000000000000024.log\n"
     )
     (row,) = run("ls", sample_root, "--topic", "up-1", "--offset", 33, "--json").lines

@@ -87,7 +87,7 @@ def test_a_unit_that_is_wrong_is_pointed_out_with_what_comes_of_it(
     ) in ran.out
     assert (
         f"segment {second}, 1500000000000000, is in microseconds, if it means "
-        "2017-07-14T02:40:00.000Z; as ms it lies more than 10,000 years ahead, and by time neither "
+        "2017-07-14T02:40:00.000Z; as ms it is more than 10,000 years ahead, and by time neither "
         f"it nor any of the {behind} after it is ever deleted"
     ) in ran.out
     assert f"segment {third}, 1500000000000000000, is in nanoseconds" in ran.out
@@ -116,7 +116,7 @@ def test_a_file_of_the_future_is_pointed_out(run: Run, sample_root: Path) -> Non
     ran = run("retention", sample_root, "--topic", "up-1", "--now", "2017-07-14T02:42:30Z")
     assert ran.code == 1
     assert (
-        "up-1: the modification time of segment 24, 2017-07-14T02:42:55.000Z, lies in the future: "
+        "up-1: the modification time of segment 24, 2017-07-14T02:42:55.000Z, is in the future: "
         "by time neither it nor the one after it is deleted before 2017-07-21T02:42:55.001Z"
     ) in ran.out
 

@@ -12,7 +12,7 @@ TEXTS = [
     ("2017-07-14T04:40:00", "has no time zone; write 2017-07-14T04:40:00Z"),
     ("2017-07-14", "has no time zone; write 2017-07-14T00:00:00Z"),
     ("-2y", "a time must be in ms since 1970, ISO 8601 such as"),
-    ("1969-12-31T23:59:59Z", "lies before 1970; timestamps count from 1970 on"),
+    ("1969-12-31T23:59:59Z", "is before 1970; timestamps count from 1970 on"),
 ]
 
 

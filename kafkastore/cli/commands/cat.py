@@ -75,21 +75,22 @@ class Bounds(NamedTuple):
 
 @store_command("relative-to", "tz", "on-corrupt")
 @click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
-              help="From this offset on.")
+              help="First offset, inclusive.")
 @click.option("--until-offset", type=click.IntRange(min=0), metavar="N",
-              help="Before this offset.")
-@click.option("--from", "from_time", metavar="TIME", help="With this timestamp or a later one.")
-@click.option("--until", "until_time", metavar="TIME", help="With an earlier timestamp.")
+              help="End offset, exclusive.")
+@click.option("--from", "from_time", metavar="TIME", help="Start time, inclusive.")
+@click.option("--until", "until_time", metavar="TIME", help="End time, exclusive.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of records.")
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="read_committed leaves out aborted transactions and what follows the last stable offset.",
+    help="read_committed leaves out aborted transactions, and all records from the last stable "
+    "offset on.",
 )
 @indexes_option
-@click.option("--headers", is_flag=True, help="The records' headers too.")
+@click.option("--headers", is_flag=True, help="Print record headers too.")
 @click.option(
     "--format",
     "form",
@@ -119,9 +120,9 @@ def command(
 ) -> int:
     """Print records by partition and offset, without transaction markers.
 
-    Times select records one by one, because timestamps need not rise with offsets. Segments
-    without such records are not read. TIME is ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or
-    -2h.
+    Times select records one by one, because timestamps need not rise with offsets. With --indexes
+    trust, segments without such records are not read. TIME is ms since 1970, ISO 8601
+    (2024-03-01T14:05:00Z) or -2h.
     """
     form = _form(form, call.as_json, output)
     times = (from_time, until_time)

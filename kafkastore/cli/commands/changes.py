@@ -234,7 +234,7 @@ def undo_change(
 @_TRUST
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
-    """Delete undo areas; replaced files can't be restored then."""
+    """Delete undo areas; their changes can't be undone afterwards."""
     for area in areas:
         if REMOVED_MARK in area.name and area.is_dir():
             remove(area, trust_area=trust_area)
@@ -245,7 +245,8 @@ def remove_change(areas: tuple[Path, ...], trust_area: bool, yes: bool) -> None:
         if not yes:
             check_can_confirm("changes remove")
             kept = format_size(_kept_bytes(area))
-            confirm(f"Delete {area} with {kept} of replaced files for ever?", "nothing was removed")
+            question = f"Permanently delete {area} with {kept} of replaced files?"
+            confirm(question, "nothing was removed")
         (remove_recovery_area if is_of_recovery else remove)(area, trust_area=trust_area)
         print_text(f"removed {area}, {format_count(files, 'file')} can't be undone any more")
 

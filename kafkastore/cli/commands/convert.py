@@ -27,7 +27,7 @@ from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untim
 @store_command("threads", "spark", "verbose")
 @click.option(
     "--codec", type=click.Choice([each.name.lower() for each in Codec]),
-    help="How records are compressed. Default: as they were.",
+    help="How records are compressed. Default: unchanged.",
 )
 @click.option(
     "--untimed", type=click.Choice(UNTIMED), default="none", show_default=True,
@@ -36,7 +36,7 @@ from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untim
 @click.option(
     "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N",
     help="Give every batch this leader epoch, those of the newest format too: 0 for a new topic. "
-    "Default: as they were.",
+    "Default: unchanged.",
 )
 @index_interval_option("The topics' index.interval.bytes.")
 @change_options("convert")
@@ -50,9 +50,9 @@ def command(
 ) -> int:
     """Rewrite messages of formats 0 and 1 as record batches, for brokers of 4.x.
 
-    Offsets, keys, values, timestamps and the files' modification times stay; indexes and leader
-    epochs are made with the logs. Replaced files are kept; kafkastore changes undo restores them.
-    No broker should start on a directory before its plan is finished.
+    Offsets, keys, values, timestamps and modification times do not change; indexes and leader
+    epochs are rebuilt. Replaced files are kept; kafkastore changes undo restores them. Do not start
+    a broker before the conversion is finished.
     """
     options.check(call.paths)
     make = partial(

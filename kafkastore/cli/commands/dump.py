@@ -41,11 +41,11 @@ class NotDecodedError(KafkaStoreError):
 @click.argument(
     "files", metavar="FILE...", nargs=-1, required=True, type=STORE_PATH
 )
-@click.option("--records", is_flag=True, help="Of a .log: the records in each batch too.")
-@click.option("--full", is_flag=True, help="Keys and values in full length.")
+@click.option("--records", is_flag=True, help="Decode the records of a .log too.")
+@click.option("--full", is_flag=True, help="Print keys and values in full length.")
 @click.option(
     "--max-bytes", type=click.IntRange(min=0), metavar="BYTES",
-    help="Of a .log: only the batches within the first BYTES bytes.",
+    help="Decode only the batches within the first BYTES bytes of a .log.",
 )
 @zone_option
 @json_option
@@ -59,8 +59,8 @@ def command(
 ) -> int:
     """Decode logs, indexes, snapshots, checkpoints and properties of a directory.
 
-    The name of a file shows its kind; the name of its directory shows that records are of
-    __consumer_offsets or __transaction_state. A corrupt file is decoded up to the corrupt byte.
+    The name of a file decides how it is decoded. Records are decoded in directories of
+    __consumer_offsets and __transaction_state. A corrupt file is decoded up to the corrupt byte.
     """
     options = DumpOptions(records, full, zone, as_json, max_bytes)
     problems = failures = 0

@@ -50,7 +50,7 @@ from kafkastore.use_cases.latency import Latency
 )
 @click.option(
     "--clock-skew", "clock_skew_ms", callback=parse_duration, default="0", metavar="DURATION",
-    help="How far clocks may differ; subtracted too. Default: 0.",
+    help="Maximum difference of clocks; it is subtracted too. Default: 0.",
 )
 @click.option(
     "--topic-prefix", default="", metavar="TEXT",
@@ -58,7 +58,7 @@ from kafkastore.use_cases.latency import Latency
 )
 @click.option(
     "--check/--no-check", default=True, show_default=True,
-    help="Compare the records of both clusters: what is lost, what is consumed twice.",
+    help="Compare the records of both clusters; count records lost and consumed twice.",
 )
 @click.option(
     "--match",
@@ -84,9 +84,9 @@ def command(
 ) -> int:
     """Translate consumer positions of CLUSTER1 to CLUSTER2, without losing records.
 
-    Both are log directories with the same topics, mirrored or written twice. Positions are the
-    committed offsets of groups in CLUSTER1, or those given. The exit code is 1 if records would be
-    lost, if a position can't be translated, or if it is beyond the log end.
+    Both are log directories with the same topics, mirrored, or written to both clusters. Positions
+    are the committed offsets of groups in CLUSTER1, or those given. The exit code is 1 if records
+    would be lost, if a position can't be translated, or if a position is beyond the log end.
     """
     _check_latency_options(by, largest_latency_ms, latency_from)
     given = read_positions(offsets, offsets_file)

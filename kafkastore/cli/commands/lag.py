@@ -28,15 +28,15 @@ Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 @position_options
 @click.option(
     "--now", "now", metavar="TIME",
-    help="The end of the lag in time: now, ms since 1970, ISO 8601 or -2h. Default: the newest "
-    "record of the partition that was not read.",
+    help="The end of the lag in time: now, ms since 1970, ISO 8601 or -2h. Default: the time "
+    "of the newest unread record of the partition.",
 )
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted",
     show_default=True,
-    help="read_committed counts no aborted records, and up to the last stable offset.",
+    help="read_committed ignores aborted records, and counts up to the last stable offset.",
 )
 def command(
     call: StoreCall,
@@ -48,7 +48,7 @@ def command(
 ) -> int:
     """Show the lag of consumer groups in offsets, records and time.
 
-    Committed offsets are those of the __consumer_offsets partitions in PATH, or given. The exit
+    Committed offsets are read from the __consumer_offsets partitions in PATH, or given. The exit
     code is 1 if a committed offset is below the log start or beyond the log end, or if one was
     given for a missing partition.
     """

@@ -32,10 +32,11 @@ _PERCENTILES = {f"p{percent:g}": percent for percent in PERCENTILES.values()}
     help="Take create times from the same records in this log directory of another cluster.",
 )
 def command(call: StoreCall, create_time_header: str | None, created_in: Path | None) -> int:
-    """Measure LogAppendTime minus CreateTime of records, by topic.
+    """Show append latency (LogAppendTime minus CreateTime) by topic.
 
-    Both are known in topics with LogAppendTime: their batches keep the producers' timestamps, in
-    message format v2 always, in v1 if they are compressed. failover uses the largest latency.
+    Both times are known in topics with LogAppendTime: their batches keep the producers'
+    timestamps, in message format v2 always, in v1 if they are compressed. failover uses the largest
+    latency.
     """
     if create_time_header is not None and created_in is not None:
         raise click.UsageError("--create-time-header and --created-in contradict each other")

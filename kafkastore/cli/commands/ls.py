@@ -36,13 +36,13 @@ Row = dict[str, Any]
 @click.option(
     "--quick",
     is_flag=True,
-    help="Names and sizes only: no file is opened, so no end offsets and no times.",
+    help="Show names and sizes only. No file is opened; end offsets and times are not shown.",
 )
 def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) -> int:
     """List the partitions of log directories, or of partition directories.
 
-    Times are those of the first and of the newest record. They come from the time indexes; if those
-    are missing or wrong, batch headers are read. Values that a corrupt log hides are left out, and
+    Times are those of the first and the newest record, from time indexes, or from batch headers if
+    a time index is missing or wrong. Values that a corrupt log hides are left out, and
     the partition is reported; verify reads everything.
     """
     log_dirs = call.selection.store.log_dirs
@@ -210,7 +210,7 @@ def _place(log: PartitionLog, offset: int) -> Row:
             "is_within": batch.base_offset <= offset,
         }
     raise OffsetOutOfRangeError(
-        f"{log.topic_partition} has no batch at or after offset {offset}: it lies in the gap "
+        f"{log.topic_partition} has no batch at or after offset {offset}; the offset is in the gap "
         f"before the log end offset {end}"
     )
 
@@ -218,8 +218,8 @@ def _place(log: PartitionLog, offset: int) -> Row:
 def _print_batch(row: Row) -> None:
     offsets = f"offsets {row['base_offset']} to {row['last_offset']}"
     if row["base_offset"] == row["last_offset"]:
-        offsets = f"offset {row['last_offset']} alone"
+        offsets = f"only offset {row['last_offset']}"
     what = f"in the batch of {offsets}" if row["is_within"] else f"in a gap before {offsets}"
     place = f"{format_count(row['size'], 'byte')} at byte {row['position']} of {row['path']}"
     partition = f"{row['topic']}-{row['partition']}"
-    print_text(f"{partition} offset {row['offset']} lies {what}, {place}")
+    print_text(f"{partition} offset {row['offset']} is {what}, {place}")

@@ -64,20 +64,21 @@ _LEFT = {
 @click.option(
     "--mode", type=click.Choice(MODES), default="auto", show_default=True,
     help="rebuild: from the records' timestamps. kip-33: one entry by modification time. empty: "
-    "as brokers do. auto: rebuild where there are timestamps, else kip-33.",
+    "an empty file, as brokers create. auto: rebuild if records have timestamps, else kip-33.",
 )
 @click.option(
     "--entry-offset", type=click.Choice(ENTRY_OFFSETS), default="next", show_default=True,
-    help="Offset of an entry by modification time: the next segment's first, or the segment's.",
+    help="Offset of an entry by modification time: the first offset of the next segment, or of the "
+    "segment itself.",
 )
 @index_interval_option("Kafka's setting of that name, for rebuilt indexes.")
-@mtimes_option("When segments were last appended to, for directories that lost it")
+@mtimes_option("Modification times, for directories that lost their own")
 @save_mtimes_option
 @click.option(
     "--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
     metavar="N",
-    help="The number of times to look up in each partition before and after, to compare brokers' "
-    "answers; of many partitions, some.",
+    help="Number of times to look up in each partition, before and after, to compare brokers' "
+    "answers; if there are many partitions, in some of them.",
 )
 @change_options("migrate", copies_to_urls=True)
 def command(

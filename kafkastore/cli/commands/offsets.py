@@ -102,7 +102,7 @@ def _check_all_rules(
 @mtimes_options
 @click.option(
     "--clock-skew", "clock_skew_ms", callback=parse_duration, default="0", metavar="DURATION",
-    help="Search from this much earlier, to find records of producers whose clocks are late by up "
+    help="Subtract this from each time, to find records of producers whose clocks are late by up "
     "to that much: 5m, 90s or ms.",
 )
 def command(
@@ -118,10 +118,10 @@ def command(
 ) -> int:
     """Find the first offset at or after a time.
 
-    Rules: correct is the first record at or after the time, even if indexes are wrong. A Kafka
-    version is the answer of that broker, kip-33 the answer by the proposal's text, legacy the
-    answer to OffsetRequest v0 by modification times. all is legacy, kip-33, the newest version and
-    correct.
+    Rules: correct finds the first record at or after the time, even if indexes are wrong. A Kafka
+    version gives the answer of that broker. kip-33 follows the text of KIP-33. legacy gives the
+    answer to OffsetRequest v0, by modification times. all is legacy, kip-33, the newest version
+    and correct.
     """
     rules = _without_repetitions(names)
     _check_isolation(rules, isolation)

@@ -40,16 +40,16 @@ _REQUIRED_PACKAGES = ("pyspark", "pandas", "jinja2", "matplotlib")
 @click.command()
 @paths_argument()
 @click.option("--out", type=ANY_PATH, metavar="DIR",
-              help="Where the results go: new, empty, or of an earlier run, which is replaced.")
+              help="Output directory: new, empty, or of an earlier run, which is replaced.")
 @click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True,
               help="As in kafkastore migrate.")
 @change_options("migrate", default="migrate copies in the output")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
-              help="The Spark to run on: local[*], local[4], spark://host:7077, sc://host:15002.")
+              help="The Spark master: local[*], local[4], spark://host:7077, sc://host:15002.")
 @click.option("--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
               metavar="N",
-              help="Times to look up in each partition, besides those at the ends of its segments; "
-              "0: none at all.")
+              help="Number of times to look up in each partition, besides those where answers "
+              "can differ; 0: no lookups.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
 @json_option
 def command(
@@ -64,8 +64,9 @@ def command(
 ) -> int:
     """Run all steps on Spark, from inventory to report.
 
-    Inventory, verify, migrate copies (or in place), write records to Parquet, look up sample times
-    by legacy, kip-33, newest-version and correct rules before and after, and write an HTML report.
+    Inventory, verify, look up times by legacy, kip-33, newest-version and correct rules, migrate
+    copies (or in place), verify again, write records to Parquet, look up times again, and write an
+    HTML report.
     """
     if options.dry_run and resume:
         raise click.UsageError("--resume cannot be combined with --dry-run")

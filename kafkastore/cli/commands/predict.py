@@ -43,7 +43,7 @@ def command(call: StoreCall, version: str, index_interval_bytes: int) -> int:
     """Show what the next start of a broker would do; nothing is changed.
 
     Shows from which offset it recovers, which bytes it truncates, which files it deletes or
-    creates, and what stops the start. The exit code is 1 if records would be lost or the broker
+    writes, and what stops the start. The exit code is 1 if records would be lost or the broker
     would not start.
     """
     job = PredictJob(version, index_interval_bytes)

@@ -39,9 +39,9 @@ def command(
 ) -> int:
     """Rebuild indexes that do not match their logs.
 
-    They become what a recovering broker would write: .index, .timeindex and .txnindex. Logs and
-    correct indexes are not changed; bytes that a broker would truncate are reported. Replaced files
-    are kept, and kafkastore changes undo restores them.
+    Writes .index, .timeindex and .txnindex as a recovering broker would. Logs and correct indexes
+    are not changed; bytes that a broker would truncate are reported. Replaced files are kept, and
+    kafkastore changes undo restores them.
     """
     options.check(call.paths)
     make = partial(

@@ -82,9 +82,9 @@ def command(
 ) -> int:
     """Repair corrupt logs, and files that do not match them; removed bytes are kept.
 
-    With --on-corrupt skip only the corrupt bytes are removed from a log, and the batches after
-    them become a segment of their own. With --on-corrupt truncate a log ends before its first
-    corrupt batch, and later segments are removed. Without --on-corrupt, if a log is corrupt, both
+    --on-corrupt skip removes only the corrupt bytes; the batches after them become a segment of
+    their own. --on-corrupt truncate ends a log before its first corrupt batch, and removes later
+    segments. Without --on-corrupt, if a log is corrupt, both
     results are shown and nothing is changed. Old files are kept; kafkastore changes undo restores
     them.
     """

@@ -250,7 +250,7 @@ def _doubt(call: StoreCall, fate: SegmentRetention, more: int, later: int) -> st
     never = f"neither it nor {others} after it"
     if fate.dated_by is DatedBy.ZEROS:
         return (
-            f"the time index of {which} ends in zeros: a broker takes 0 for the largest timestamp "
+            f"the time index of {which} ends in zeros: a broker reads 0 as the largest timestamp "
             f"and {_deletion_note(fate)}, although the newest record is of "
             f"{call.format_time(fate.record_timestamp)}; rebuild it with kafkastore reindex"
         )
@@ -261,7 +261,7 @@ def _doubt(call: StoreCall, fate: SegmentRetention, more: int, later: int) -> st
         until = call.format_time(fate.expires_at)
         kept = f"{never} is deleted" if later else "it is not deleted"
         return (
-            f"the {what} of {which}, {call.format_time(fate.largest_timestamp)}, lies in the "
+            f"the {what} of {which}, {call.format_time(fate.largest_timestamp)}, is in the "
             f"future: by time {kept} before {until}"
         )
     meant = (
@@ -272,7 +272,7 @@ def _doubt(call: StoreCall, fate: SegmentRetention, more: int, later: int) -> st
         as_ms = call.format_time(fate.largest_timestamp)
         return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(fate)}"
     kept = f"{never} is ever deleted" if later else "it is never deleted"
-    return f"{meant}; as ms it lies more than 10,000 years ahead, and by time {kept}"
+    return f"{meant}; as ms it is more than 10,000 years ahead, and by time {kept}"
 
 
 def _deletion_note(fate: SegmentRetention) -> str:

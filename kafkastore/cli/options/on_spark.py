@@ -44,7 +44,7 @@ def threads_option(function: FunctionT) -> FunctionT:
     """Add ``--threads``; None is as many as there are processors."""
     return click.option(
         "--threads", type=click.IntRange(min=1), metavar="N",
-        help="Partitions worked on at once.  [default: as many as there are processors]",
+        help="Number of partitions to process in parallel.  [default: the number of processors]",
     )(function)
 
 

@@ -65,7 +65,7 @@ def zone_option(function: FunctionT) -> FunctionT:
         "zone",
         callback=_zone,
         metavar="ZONE",
-        help="Time zone of times written without one, and of times shown. Default: shown in UTC.",
+        help="Time zone of the output, and of times given without one. Default of the output: UTC.",
     )(function)
 
 
@@ -76,7 +76,7 @@ def relative_option(function: FunctionT) -> FunctionT:
         type=click.Choice(["now", "newest"]),
         default="now",
         show_default=True,
-        help="Start of times such as -2h: the clock, or the newest selected record.",
+        help="Times such as -2h are relative to the clock, or to the newest selected record.",
     )(function)
 
 
@@ -87,10 +87,9 @@ def indexes_option(function: FunctionT) -> FunctionT:
         type=click.Choice(INDEXES),
         default=DEFAULT_INDEXES,
         show_default=True,
-        help="How far time indexes are trusted. check reads all segments up to what is found, and "
-        "is right whatever indexes say; trust reads little, and checks only the first entry of "
-        "each index and the last, and no checksum; ignore reads as check does, and uses no time "
-        "index.",
+        help="How far time indexes are trusted. check compares them with their logs, and is always "
+        "correct. trust reads little: it checks only a few index entries, and no checksums. ignore "
+        "reads as check does, and uses no time indexes.",
     )(function)
 
 
@@ -141,7 +140,7 @@ def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
             )
     timestamp = -((EPOCH - parsed) // MILLISECOND)
     if timestamp < 0:
-        raise click.UsageError(f"{text} lies before 1970; timestamps count from 1970 on")
+        raise click.UsageError(f"{text} is before 1970; timestamps count from 1970 on")
     return timestamp
 
 

@@ -32,8 +32,8 @@ on_corrupt_option = click.option(
     type=click.Choice(get_args(OnCorrupt)),
     default="raise",
     show_default=True,
-    help="At corrupt bytes: raise reports an error and ends the partition; stop takes them for the "
-    "end of the partition; skip continues at the next complete batch. The exit code is not 0 then.",
+    help="At corrupt bytes: raise reports an error and ends the partition; stop ends the partition "
+    "before them; skip continues at the next complete batch. The exit code is then not 0.",
 )
 
 
