@@ -229,7 +229,7 @@ def test_an_offset_in_the_gap_before_an_empty_last_segment_has_no_batch(
 ) -> None:
     batches = tuple(Batch((Row(n, n, b"k", b"v"),)) for n in range(5))
     root = Log((Segment(0, batches).indexed(), Segment(10, ()))).write(tmp_path / "logs")
-    assert "in the batch of offset 4 alone" in run("ls", root, "--offset", 4).out
+    assert "in the batch of only offset 4" in run("ls", root, "--offset", 4).out
     ran = run("ls", root, "--offset", 7)
     assert_one_sentence(ran, "t-0 has no batch at or after offset 7", "log end offset 10")
 

@@ -98,7 +98,7 @@ def test_zeros_that_a_broker_would_load_are_pointed_out(run: Run, golden) -> Non
     case = golden("2.4.0", "broken-index-active-zero-padded", "answers-recovered")
     ran = run("retention", case.root / "logs")
     assert ran.code == 1
-    assert "ends in zeros: a broker takes 0 for the largest timestamp and deletes it at once" in (
+    assert "ends in zeros: a broker reads 0 as the largest timestamp and deletes it at once" in (
         ran.out
     )
     assert "although the newest record is of 2017-07-14" in ran.out
