@@ -43,12 +43,16 @@ _KEPT = f"{_NO_LOOKUP}, and time-based retention never deletes this segment and 
 _REBUILT = "a broker rebuilds the index at its next start"
 _ABORTED_SERVED = "consumers with read_committed receive records of aborted transactions"
 _COMMITTED_MISSED = "consumers with read_committed miss committed records"
+_MODIFICATION_TIME_MAY_BE_LOST = (
+    "a broker uses the modification time, which copies may lose; a time index entry would keep it "
+    "(KIP-33)"
+)
 _MODIFICATION_TIME = (
     "a broker uses the modification time instead: lookups by time give wrong answers"
 )
 _SEARCHED = "a broker that loads it searches them like real entries"
 _ASSIGNED_AGAIN = "treats the segment as empty and assigns the same offsets again"
-_NO_START = "a broker does not start with it in its log directory"
+_NO_START = "a broker does not start if its log directory contains this directory"
 _DELETED = "a broker deletes it at its next start"
 
 
@@ -85,8 +89,7 @@ class FindingKind(enum.StrEnum):
     INCOMPLETE_BATCH = ("incomplete-batch", _RISK,
         "a broker that recovers this segment truncates it, and deletes all later segments")
     BYTES_AFTER_CLEAN_SHUTDOWN = ("bytes-after-clean-shutdown", _RISK,
-        ("after a clean shutdown a broker appends batches after them, which no reader finds, or "
-        "does not start"))
+        ("after a clean shutdown a broker does not start, or appends batches that no reader finds"))
     INCOMPLETE_LAST_BATCH = ("incomplete-last-batch", _STYLE,
         "a batch is incomplete; a broker that recovers this segment truncates it")
     OUT_OF_ORDER_OFFSETS = "out-of-order-offsets", _RISK, _EMPTIED
@@ -109,7 +112,7 @@ class FindingKind(enum.StrEnum):
     CORRUPT_TRANSACTION_MARKER = ("corrupt-transaction-marker", _RISK,
         "a broker that recovers this segment truncates the log here")
     OPEN_TRANSACTIONS = ("open-transactions", _STYLE,
-        "consumers with read_committed wait there until it ends or times out")
+        "read_committed consumers wait there until the transaction ends or times out")
     MISSING_OFFSETS = ("missing-offsets", _STYLE,
         "normal if the log was compacted or repaired; otherwise a segment is lost")
     LOST_LOG = ("lost-log", _RISK,
@@ -138,9 +141,9 @@ class FindingKind(enum.StrEnum):
     MISSING_TIME_INDEX = "missing-time-index", _WRONG, _MODIFICATION_TIME
     EMPTY_TIME_INDEX = "empty-time-index", _WRONG, _MODIFICATION_TIME
     MISSING_TIME_INDEX_WITHOUT_TIMESTAMPS = ("missing-time-index-without-timestamps", _STYLE,
-        "a broker uses the modification time, which copies may lose; an entry keeps it (KIP-33)")
+        _MODIFICATION_TIME_MAY_BE_LOST)
     EMPTY_TIME_INDEX_WITHOUT_TIMESTAMPS = ("empty-time-index-without-timestamps", _STYLE,
-        "a broker uses the modification time, which copies may lose; an entry keeps it (KIP-33)")
+        _MODIFICATION_TIME_MAY_BE_LOST)
     MISSING_TIME_INDEX_OF_UNREAD_LOG = ("missing-time-index-of-unread-log", _STYLE,
         "a broker uses the modification time as the time of the segment")
     ZERO_TIME_INDEX_ENTRIES = ("zero-time-index-entries", _RISK,
@@ -154,10 +157,10 @@ class FindingKind(enum.StrEnum):
         "lookups by time may skip records or return no answer")
     TIME_INDEX_LEFT_BY_CRASH = "time-index-left-by-crash", _STYLE, _REBUILT
     TIME_INDEX_ENDS_EARLY = ("time-index-ends-early", _WRONG,
-        "lookups of times between the two skip this segment")
+        "lookups of times between the last entry and the largest timestamp skip this segment")
     TIME_INDEX_WITHOUT_TIMESTAMPS = ("time-index-without-timestamps", _WRONG,
-        ("a broker takes the last as the time of the segment: lookups by time and retention are "
-        "wrong"))
+        ("a broker uses the last entry as the time of the segment: lookups by time and retention "
+        "are wrong"))
     CORRUPT_TRANSACTION_INDEX = ("corrupt-transaction-index", _WRONG,
         "a broker takes the log directory offline, or ignores the error")
     INCOMPLETE_TRANSACTION_INDEX_ENTRY = ("incomplete-transaction-index-entry", _WRONG,
@@ -190,7 +193,7 @@ class FindingKind(enum.StrEnum):
     UNEXPECTED_DIRECTORY = "unexpected-directory", _WRONG, _NO_START
     DUPLICATE_DIRECTORY = "duplicate-directory", _WRONG, _NO_START
     STRAY_DIRECTORY = ("stray-directory", _STYLE,
-        "a broker skips it; one before 3.6.1 does not start")
+        "a broker from 3.6.1 on ignores it; an older broker does not start")
     FUTURE_DIRECTORY = ("future-directory", _STYLE,
         "a broker continues the move; it is checked like a partition")
     IGNORED_DIRECTORY = "ignored-directory", _STYLE, "its records, if any, are not read"
@@ -202,7 +205,7 @@ class FindingKind(enum.StrEnum):
     INDEX_WITHOUT_LOG = "index-without-log", _STYLE, _DELETED
     TEMPORARY_FILE = "temporary-file", _STYLE, _DELETED
     SWAP_FILE = ("swap-file", _STYLE,
-        "a broker puts it in place or deletes it at its next start")
+        "a broker replaces segments with it, or deletes it, at its next start")
     CORRUPT_SWAP_FILE = ("corrupt-swap-file", _RISK,
         "a broker truncates it there, and replaces the original segments by it")
     UNFINISHED_JOB_FILE = ("unfinished-job-file", _STYLE,
@@ -212,7 +215,7 @@ class FindingKind(enum.StrEnum):
     LOG_END_BELOW_LOG_START = ("log-end-below-log-start", _RISK,
         "a broker from 2.3 on deletes all its segments when it starts")
     LOG_END_AFTER_CLEAN_SHUTDOWN = ("log-end-after-clean-shutdown", _WRONG,
-        "the offset of its last batch is damaged, or batches were added after the shutdown")
+        "the offset of the last batch is corrupt, or batches were added after the shutdown")
     RECOVERY_POINT_BEYOND_LOG_END = ("recovery-point-beyond-log-end", _STYLE,
         "flushed records are missing, or the log was truncated: a broker lowers it")
     HIGH_WATERMARK_BEYOND_LOG_END = ("high-watermark-beyond-log-end", _STYLE,

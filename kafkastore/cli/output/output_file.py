@@ -42,7 +42,7 @@ def check_output(path: Path, store: LogStore) -> None:
     for root in roots:
         if Path(os.path.realpath(root)) in target.parents:
             raise ChangeRefusedError(
-                f"{path} lies in {root}, which is only read; choose a file outside of it"
+                f"{path} is in {root}, which is only read; choose a file outside of it"
             )
     if not target.parent.is_dir():
         raise ChangeRefusedError(f"{path}: {target.parent} is not a directory")
