@@ -306,9 +306,9 @@ cdef class SegmentSearch:
     after `close_log`: at most `open_file_limit.MAX_OPEN_LOGS` objects keep theirs open. The entries
     are those of the segment's indexes, with the padding for a broker that counts it; if they are
     empty, the search starts at the segment's first byte. `warm_section`: search the last 8 KiB of
-    an index first, as brokers since 2.1.0 do. `checks_entries`: use index entries only if they match
-    the log. `skip_control`: skip transaction markers, which brokers do not. `checks_order`: raise at
-    offsets that go back or leave the segment; not needed if the batches were checked.
+    an index first, as brokers since 2.1.0 do. `checks_entries`: use index entries only if they
+    match the log. `skip_control`: skip transaction markers, which brokers do not. `checks_order`:
+    raise at offsets that go back or leave the segment; not needed if the batches were checked.
 
     Index entries are fixed at creation; each search reads the log up to its size at opening. The
     state that a search changes belongs to one thread until the search ends: a second thread gets an

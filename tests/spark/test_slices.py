@@ -39,7 +39,7 @@ def test_slices_hold_every_record_once_and_in_order(tmp_path_factory, log, start
     read = [
         record.offset
         for each in slices
-        for record in each.log.records(
+        for record in each.open_log().records(
             max(each.start_offset, opened.log_start_offset), each.end_offset
         )
     ]

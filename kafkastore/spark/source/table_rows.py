@@ -60,7 +60,7 @@ def of_batches(
     Checksums are only computed for the column `crc_valid`. `on_corrupt` decides whether corrupt
     bytes are an error, are skipped, or end these segments.
     """
-    log = segments.log
+    log = segments.open_log()
     skipped = Skipped(segments)
     damage = CorruptionHandler(options.on_corrupt, skipped.found)
     start = max(segments.start_offset, segments.log_start_offset)
@@ -100,7 +100,7 @@ def of_segments(
     `on_corrupt` decides whether corrupt bytes are an error; otherwise a value that they hide is
     null.
     """
-    log = segments.log
+    log = segments.open_log()
 
     def describe(segment: LogSegment) -> dict[str, Any]:
         row, error = describe_segment(log, segment, names, segments.log_start_offset)
@@ -146,7 +146,7 @@ def of_entries(
     `on_corrupt` decides whether an index with unordered entries, or with extra bytes at its end, is
     an error; otherwise its entries are returned anyway.
     """
-    log = segments.log
+    log = segments.open_log()
     for segment in log.segments_between(segments.start_offset, segments.end_offset):
         try:
             entries = _entries(segments, segment, options)
