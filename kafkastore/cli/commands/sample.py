@@ -18,7 +18,7 @@ from kafkastore.store.log_store import open_store
 @click.argument("directory", metavar="DIR", type=ANY_PATH)
 @json_option
 def command(directory: Path, as_json: bool) -> None:
-    """Unpack small log directories of real brokers into DIR, an empty or new directory.
+    """Unpack log directories of real brokers into DIR, an empty or new directory.
 
     None has time indexes. Records of Kafka 0.8.2.2 and 0.9.0.1 have no timestamps; those of
     0.10.0.1 have.
