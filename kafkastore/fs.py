@@ -378,3 +378,12 @@ def _record_lock_holder(descriptor: int) -> int | None:
         asked = struct.pack("@qqihh", 0, 0, 0, fcntl.F_WRLCK, os.SEEK_SET)
         _, _, pid, kind, _ = struct.unpack("@qqihh", fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else int(pid)
+
+
+def can_change_owners() -> bool:
+    """Return whether this process may give files to any user; Linux: CAP_CHOWN."""
+    with suppress(OSError), open("/proc/self/status", "rb") as lines:
+        for line in lines:
+            if line.startswith(b"CapEff:"):
+                return bool(int(line.split()[1], 16) & 1)
+    return os.geteuid() == 0

@@ -19,7 +19,7 @@ from kafkastore.errors import (
     PlanRefusedError,
     RefusalReason,
 )
-from kafkastore.fs import FileSystem
+from kafkastore.fs import FileSystem, can_change_owners
 
 
 class ChangeState(Enum):
@@ -98,17 +98,8 @@ def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
 def _check_owners(directory: Path, after: FileState) -> None:
     """Refuse a new file whose owners this process may not give it."""
     groups = {os.getegid(), *os.getgroups(), os.stat(directory).st_gid}
-    if (after.user != os.geteuid() or after.group not in groups) and not _can_change_owners():
+    if (after.user != os.geteuid() or after.group not in groups) and not can_change_owners():
         raise may_not_own(directory, after)
-
-
-def _can_change_owners() -> bool:
-    """Return whether this process may give files to any user; Linux: CAP_CHOWN."""
-    with suppress(OSError), open("/proc/self/status", "rb") as lines:
-        for line in lines:
-            if line.startswith(b"CapEff:"):
-                return bool(int(line.split()[1], 16) & 1)
-    return os.geteuid() == 0
 
 
 def may_not_own(directory: Path, after: FileState) -> ChangeRefusedError:

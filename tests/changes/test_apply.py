@@ -534,7 +534,7 @@ def test_owners_that_may_not_be_given_are_refused_before_anything_is_changed(roo
     )
     before = contents(root)
     with monkeypatch.context() as patch:
-        patch.setattr("kafkastore.changes.inspection._can_change_owners", lambda: False)
+        patch.setattr("kafkastore.changes.inspection.can_change_owners", lambda: False)
         with change_refused("file-access", root / "orders-1"):
             apply(Plan(str(root), "test", changes))
     assert contents(root) == before

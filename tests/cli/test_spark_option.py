@@ -257,10 +257,12 @@ def test_wrong_paths_are_reported_before_spark_is_started(run: Run, tmp_path: Pa
     "command",
     ["verify", "migrate", "reindex", "repair", "convert", "changes resume", "changes undo"],
 )
+@pytest.mark.parametrize("threads", ["0", "-1", "two", "99999999999999999999"])
 def test_threads_are_a_whole_number_from_one(
-    run: Run, sample_root: Path, command: str
+    run: Run, sample_root: Path, command: str, threads: str
 ) -> None:
-    assert_one_sentence(run(*command.split(), sample_root, "--threads", "0"), "x>=1")
+    ran = run(*command.split(), sample_root, "--threads", threads)
+    assert_one_sentence(ran, f"'--threads': {threads!r} is not" if threads == "two" else "range")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.cli import interrupts
 from kafkastore.cli.output.failures import format_error
 from kafkastore.cli.output.progress import progress, to_progress_callback
@@ -43,7 +44,7 @@ def spark_option(function: FunctionT) -> FunctionT:
 def threads_option(function: FunctionT) -> FunctionT:
     """Add ``--threads``; None is as many as there are processors."""
     return click.option(
-        "--threads", type=click.IntRange(min=1), metavar="N",
+        "--threads", type=click.IntRange(1, INT64_MAX), metavar="N",
         help="Number of partitions to process in parallel.  [default: the number of processors]",
     )(function)
 
