@@ -41,12 +41,13 @@ def inspect_changes(
     states: dict[str, ChangeState] = {}
     refusals = []
     directories: set[str] = set()
+    owners: set[tuple[Path, int, int]] = set()
     for change in changes:
         try:
             check_directory(root, change, directories)
             state = _inspect(root, change, change.path in recorded)
             if state is ChangeState.PENDING and change.after is not None:
-                _check_owners(root / os.path.dirname(change.path), change.after)
+                _check_owners(root / os.path.dirname(change.path), change.after, owners)
             states[change.path] = state
         except ChangeRefusedError as error:
             refusals.append(error)
@@ -95,11 +96,15 @@ def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
     raise changed_since_plan(path)
 
 
-def _check_owners(directory: Path, after: FileState) -> None:
-    """Refuse a new file whose owners this process may not give it."""
+def _check_owners(directory: Path, after: FileState, known: set[tuple[Path, int, int]]) -> None:
+    """Refuse a new file whose owners this process may not give it; check each once."""
+    asked = directory, after.user, after.group
+    if asked in known:
+        return
     groups = {os.getegid(), *os.getgroups(), os.stat(directory).st_gid}
     if (after.user != os.geteuid() or after.group not in groups) and not can_change_owners():
         raise may_not_own(directory, after)
+    known.add(asked)
 
 
 def may_not_own(directory: Path, after: FileState) -> ChangeRefusedError:

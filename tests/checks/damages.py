@@ -1,4 +1,4 @@
-"""Every kind of damage that verification finds: what is done to a golden copy, and what is told.
+"""Every kind of damage that verification finds: how a golden copy is altered, and the report.
 
 A damage is a function of a ``log.dirs`` root, which it alters; it returns the paths to check where
 those are more than the root. Its row says what must be found, and what mends it where the remedy is

@@ -35,7 +35,7 @@ def damaged(damage: Damage, golden: Any, writable_copy: Any) -> list[Path]:
 
 
 def of_damage(damage: Damage, paths: list[Path]) -> Finding:
-    """Return the finding that the damage is to be told by."""
+    """Return the finding that the damage must be reported as."""
     findings = list(verify(paths))
     (found, *_) = [
         each

@@ -16,11 +16,11 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), TEXTS)
-def test_a_wrong_time_gets_the_way_to_write_it(text: str, told: str) -> None:
+@pytest.mark.parametrize(("text", "problem"), TEXTS)
+def test_a_wrong_time_gets_the_way_to_write_it(text: str, problem: str) -> None:
     with pytest.raises(click.UsageError) as refused:
         parse_moment(text)
-    assert told in str(refused.value)
+    assert problem in str(refused.value)
 
 
 def test_a_time_when_clocks_change_needs_its_offset() -> None:

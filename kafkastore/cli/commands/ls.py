@@ -42,8 +42,8 @@ def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) ->
     """List the partitions of log directories, or of partition directories.
 
     Times are those of the first and the newest record, from time indexes, or from batch headers if
-    a time index is missing or wrong. Values that a corrupt log hides are left out, and
-    the partition is reported; verify reads everything.
+    a time index is missing or wrong. Values that a corrupt log hides are left out, and the
+    partition is reported; verify reads everything.
     """
     log_dirs = call.selection.store.log_dirs
     print_unfinished_changes(call.paths)
