@@ -22,7 +22,12 @@ from kafkastore.formats.records.batch_sequence import BatchFault, BatchSequence
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.salvage import is_torn_batch, largest_offset, next_batch
+from kafkastore.segment.salvage import (
+    has_false_length,
+    is_torn_batch,
+    largest_offset,
+    next_batch,
+)
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
@@ -161,7 +166,11 @@ class SegmentCheck:
                 return
             end = next_batch(file, position, batches.next_offset, last_offset)
             if reason is None and end >= file.size:
-                reason = "the length of the last batch is wrong"
+                is_whole = has_false_length(file, position)
+                reason = (
+                    "the length of the last batch is wrong" if is_whole
+                    else "no batch begins with them"
+                )
             self.damages.append(
                 DamagedBytes(
                     position,

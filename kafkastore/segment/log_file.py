@@ -23,7 +23,12 @@ from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
-from kafkastore.segment.salvage import has_false_length, largest_offset, next_batch
+from kafkastore.segment.salvage import (
+    can_begin_batch,
+    has_false_length,
+    largest_offset,
+    next_batch,
+)
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.zero_tail import is_zero_from
 
@@ -178,12 +183,12 @@ class LogFile:
                 batch = bytes(data[scanned : scanned + batch_header.FRAME_OVERHEAD + length])
                 raise self._bad_batch(RecordBatch(batch, position), status, within)
             if status in (batch_header.BAD_LENGTH, batch_header.BAD_MAGIC):
-                self.check_end(position)
+                self.check_end(position, within and within[0])
                 return
             if not count:
                 # The next batch is not whole in the buffer: torn, or larger than the buffer.
                 if wanted > self.size - position or len(data) == self.size - position:
-                    self.check_end(position)
+                    self.check_end(position, within and within[0])
                     return
                 if mapping is None and len(data) < len(buffer):
                     # The file shrank while it was read, or a read error follows, and this raises.
@@ -217,19 +222,19 @@ class LogFile:
             done += got
         return view[:done]
 
-    def check_end(self, position: int) -> None:
+    def check_end(self, position: int, next_offset: int | None = None) -> None:
         """Raise if the log can't end at `position`, after its last whole batch.
 
         With `bounds`: in a segment that is not the last, any remaining bytes are corrupt. In the
-        last segment, they are corrupt if a whole batch follows in them, or if they are a whole
-        batch except for its length. Without `bounds`: as a broker, which ends a scan at a batch
-        that extends past the end of the file, and at zeros. Raises `CorruptBatchError` or
-        `UnsupportedFormatError`.
+        last segment, they are corrupt if a whole batch follows in them, if they are a whole batch
+        except for its length, or if no batch from `next_offset` on begins so. Without
+        `bounds`: as a broker, which ends a scan at a batch that extends past the end of the file,
+        and at zeros. Raises `CorruptBatchError` or `UnsupportedFormatError`.
         """
         if position == self._end or position >= self.size:
             return
         head = self._head_at(position)
-        if (error := self._fault_at(position, head)) is None:
+        if (error := self._fault_at(position, head, next_offset)) is None:
             self._end = position
         # Not if a broker has truncated the log or appended to it in the meantime.
         elif os.fstat(self._descriptor).st_size >= self.size and head == self._head_at(position):
@@ -238,7 +243,9 @@ class LogFile:
     def _head_at(self, position: int) -> bytes:
         return bytes(self._read_into(bytearray(batch_header.SMALLEST_FRAME), position))
 
-    def _fault_at(self, position: int, head: bytes) -> CorruptionError | None:
+    def _fault_at(
+        self, position: int, head: bytes, next_offset: int | None
+    ) -> CorruptionError | None:
         """Return why the log can't end at a position; None if it can."""
         frame_fault = self._frame_fault(head, position)
         if self.header_at(position) is not None or (self.bounds is None and frame_fault is None):
@@ -253,8 +260,12 @@ class LogFile:
         if has_false_length(self, position):
             return self._no_batch(position, "a batch with a wrong length")
         smallest = self.bounds.base_offset
-        if next_batch(self, position, smallest, largest_offset(smallest, None)) < self.size:
+        largest = largest_offset(smallest, None)
+        if next_batch(self, position, smallest, largest) < self.size:
             return self._no_batch(position, "not a complete batch, and a complete batch follows")
+        first = smallest if next_offset is None else next_offset
+        if not can_begin_batch(head, first, largest_offset(first, None)):
+            return self._no_batch(position, "not the beginning of a batch")
         return None
 
     def check_length(self, position: int) -> None:

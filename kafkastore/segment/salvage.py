@@ -30,6 +30,9 @@ _LENGTH = slice(
 )
 
 
+_MAGIC = batch_header.RECORD_BATCH_FIELDS["magic"]
+
+
 class Stretch(NamedTuple):
     """Successive whole batches with right checksums, by byte positions.
 
@@ -171,16 +174,34 @@ def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
     )
 
 
+def can_begin_batch(head: bytes, min_offset: int, max_offset: int) -> bool:
+    """Return whether bytes can be the beginning of a batch with offsets in a range, inclusive.
+
+    Only the fields that `head` holds are judged: base offset, length, magic.
+    """
+    if len(head) >= 8 and not (
+        min_offset <= int.from_bytes(head[:8], "big", signed=True) <= max_offset
+    ):
+        return False
+    length = int.from_bytes(head[_LENGTH], "big", signed=True)
+    if len(head) >= _LENGTH.stop and length < batch_header.SMALLEST_LENGTH:
+        return False
+    return len(head) <= _MAGIC or 0 <= head[_MAGIC] <= 2
+
+
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
     """Return whether the bytes after the last whole batch are only a truncated batch.
 
     A valid batch after `position`, with offsets from `min_offset` to `max_offset` (inclusive),
-    means corruption.
+    means corruption; so do bytes that no such batch begins with.
     """
     try:
         if position >= log.size or next(log.runs(position), None) is not None:
             return False
     except CorruptionError:
+        return False
+    head = _read(log, position, min(batch_header.SMALLEST_FRAME, log.size - position))
+    if head is None or not can_begin_batch(bytes(head), min_offset, max_offset):
         return False
     is_last = next_batch(log, position, min_offset, max_offset) >= log.size
     return is_last and not has_false_length(log, position)
