@@ -98,7 +98,9 @@ def test_what_a_recovery_cuts_and_deletes(tmp_path: Path) -> None:
     root = Log((THREE[0], torn, THREE[2])).write(tmp_path / "logs")
     (root / "t-0" / f"{5:020}.index").touch()
     recovered = recover_log(kafkastore.open(root)["t-0"], "2.4")
-    assert recovered.segments[-1].reason == "the last batch is torn, or zeros follow it"
+    assert recovered.segments[-1].reason == (
+        "no complete batch is left: a torn one, zeros, or other bytes follow"
+    )
     assert recovered.deleted[f"{20:020}.log"] == (
         "after 00000000000000000010.log, which is truncated"
     )

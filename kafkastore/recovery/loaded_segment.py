@@ -20,7 +20,7 @@ class CutKind(StrEnum):
     """Why a broker cuts bytes off a log."""
 
     INCOMPLETE_BATCH = "incomplete-batch"
-    """The last batch is incomplete, or zeros follow it."""
+    """The last batch is incomplete, or zeros or bytes that no batch begins with follow it."""
     CORRUPT_BATCH = "corrupt-batch"
     OUT_OF_ORDER_OFFSETS = "out-of-order-offsets"
     """The offsets of batches go back, so that the whole segment is emptied."""

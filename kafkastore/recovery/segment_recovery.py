@@ -34,7 +34,7 @@ from kafkastore.segment.recovery import (
 )
 from kafkastore.versions import BrokerRules
 
-_TORN = "the last batch is torn, or zeros follow it"
+_NO_BATCH = "no complete batch is left: a torn one, zeros, or other bytes follow"
 
 
 class SegmentRecovery:
@@ -77,7 +77,7 @@ class SegmentRecovery:
         if segment.cut_bytes and segment.reason is None:
             is_torn = rebuilt.reason is None
             segment.cut_kind = CutKind.INCOMPLETE_BATCH if is_torn else CutKind.CORRUPT_BATCH
-            segment.reason = rebuilt.reason or _TORN
+            segment.reason = rebuilt.reason or _NO_BATCH
         self._write_indexes(
             segment, rebuilt.offset_index, rebuilt.time_index, rebuilt.transaction_index
         )

@@ -264,7 +264,7 @@ class LogFile:
         if next_batch(self, position, smallest, largest) < self.size:
             return self._no_batch(position, "not a complete batch, and a complete batch follows")
         first = smallest if next_offset is None else next_offset
-        if not can_begin_batch(head, first, largest_offset(first, None)):
+        if not can_begin_batch(head, first, largest):
             return self._no_batch(position, "not the beginning of a batch")
         return None
 

@@ -18,18 +18,17 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.records import batch_header
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.readable_log import ReadableLog
-from kafkastore.segment.zero_tail import next_extent
+from kafkastore.segment.zero_tail import is_zero_from, next_extent
 
 _WINDOW_BYTES = 1 << 22
 #: Smallest unit in which a device fails to read.
 SECTOR_BYTES = 4096
 # Longer torn bytes are not tried as one batch: brokers are not configured for such batches.
 _LARGEST_GUESS = 1 << 26
+_BASE_OFFSET = slice(0, 8)
 _LENGTH = slice(
     batch_header.RECORD_BATCH_FIELDS["length"], batch_header.RECORD_BATCH_FIELDS["length"] + 4
 )
-
-
 _MAGIC = batch_header.RECORD_BATCH_FIELDS["magic"]
 
 
@@ -177,20 +176,27 @@ def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
 def can_begin_batch(head: bytes, min_offset: int, max_offset: int) -> bool:
     """Return whether bytes can be the beginning of a batch with offsets in a range, inclusive.
 
-    Only the fields that `head` holds are judged: base offset, length, magic.
+    Base offset, length and magic are judged as far as `head` holds them.
     """
-    if len(head) >= 8 and not (
-        min_offset <= int.from_bytes(head[:8], "big", signed=True) <= max_offset
-    ):
-        return False
-    length = int.from_bytes(head[_LENGTH], "big", signed=True)
-    if len(head) >= _LENGTH.stop and length < batch_header.SMALLEST_LENGTH:
-        return False
-    return len(head) <= _MAGIC or 0 <= head[_MAGIC] <= 2
+    least_offset, most_offset = _possible_values(head, _BASE_OFFSET)
+    _, most_length = _possible_values(head, _LENGTH)
+    return (
+        least_offset <= max_offset and min_offset <= most_offset
+        and most_length >= batch_header.SMALLEST_LENGTH
+        and (len(head) <= _MAGIC or head[_MAGIC] <= 2)
+    )
+
+
+def _possible_values(head: bytes, field: slice) -> tuple[int, int]:
+    """Return the least and the most that an integer can be whose last bytes may be missing."""
+    width, known = field.stop - field.start, head[field]
+    least = int.from_bytes(known.ljust(width, b"\0"), "big", signed=bool(known))
+    most = int.from_bytes(known.ljust(width, b"\xff"), "big", signed=bool(known))
+    return least, most
 
 
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
-    """Return whether the bytes after the last whole batch are only a truncated batch.
+    """Return whether the bytes after the last whole batch are only a truncated batch, or zeros.
 
     A valid batch after `position`, with offsets from `min_offset` to `max_offset` (inclusive),
     means corruption; so do bytes that no such batch begins with.
@@ -200,8 +206,10 @@ def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: 
             return False
     except CorruptionError:
         return False
+    if is_zero_from(log.descriptor, position):
+        return True
     head = _read(log, position, min(batch_header.SMALLEST_FRAME, log.size - position))
-    if head is None or not can_begin_batch(bytes(head), min_offset, max_offset):
+    if head is None or not can_begin_batch(head, min_offset, max_offset):
         return False
     is_last = next_batch(log, position, min_offset, max_offset) >= log.size
     return is_last and not has_false_length(log, position)

@@ -115,10 +115,17 @@ def fifo(root: Path) -> None:
 
 
 def torn_tail(root: Path, *, clean: bool) -> None:
-    log = segments(root)[-1]
-    rewrite(log, log.read_bytes() + log.read_bytes()[:50])
+    log, (partition,) = segments(root)[-1], kafkastore.open(root / "broken-0")
+    next_offset = partition.log_end_offset.to_bytes(8, "big")
+    rewrite(log, log.read_bytes() + next_offset + log.read_bytes()[8:50])
     if not clean:
         (root / ".kafka_cleanshutdown").unlink()
+
+
+def garbage_tail(root: Path) -> None:
+    log = segments(root)[-1]
+    rewrite(log, log.read_bytes() + b"GET /index.html HTTP/1.1\r\n\r\n")
+    (root / ".kafka_cleanshutdown").unlink()
 
 
 def snapshot(root: Path) -> Path:
@@ -358,6 +365,10 @@ DAMAGES = [
     Damage(
         "torn tail of a killed broker", INDEXES, lambda root: torn_tail(root, clean=False),
         FindingKind.INCOMPLETE_LAST_BATCH, "broken-0/*81.log", -1, none_needed,
+    ),
+    Damage(
+        "garbage behind a killed broker's log", INDEXES, garbage_tail,
+        FindingKind.CORRUPT_BATCH, "broken-0/*81.log", 2297,
     ),
     Damage(
         "aborted transaction lost", TRANSACTIONS, lose_aborted,

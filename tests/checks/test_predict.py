@@ -5,6 +5,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from models.garbage import GARBAGE
 from models.log_directory import Log, Segment
 from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
@@ -33,6 +34,7 @@ FROM_0_10_2 = ["0.10.2.*", *FROM_0_11]
 STARTED = ["crash*", "preallocate-killed", "broken-index-*", "wide"]
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)
+TORN = THIRTY[0].with_offset(30).data[:-1]
 
 RECOVERS = re.compile(r"partition=(\S+?), .*Recovering unflushed segment (\d+)")
 WANTS_INDEX = re.compile(r"Could not find offset index file .*/(\S+)/(\d+)\.log, recovering")
@@ -215,8 +217,8 @@ def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, damage):
 @pytest.mark.parametrize(
     ("tail", "outcome"),
     [
-        (b"\1", Outcome.LOSES_RECORDS),
-        (b"\1" * 30, Outcome.LOSES_RECORDS),
+        (TORN[:8], Outcome.LOSES_RECORDS),
+        (TORN[:30], Outcome.LOSES_RECORDS),
         (bytes(17), Outcome.LOSES_RECORDS),
         (bytes(18), Outcome.STOPS_THE_START),
         (bytes(500), Outcome.STOPS_THE_START),
@@ -238,6 +240,28 @@ def test_bytes_after_the_last_batch_matter_next_to_a_marker_alone(written, broke
         worst = {each.severity for each in verify(root)} & {Severity.DATA_LOSS_RISK}
         assert bool(worst) == is_clean
     assert outcomes == [Outcome.IS_CHANGED, outcome]
+
+
+@pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
+@pytest.mark.parametrize("tail", GARBAGE)
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_bytes_that_no_batch_begins_with_are_lost(written, broker, tail, is_clean):
+    root = written()
+    path = root / "t-0" / f"{20:020}.log"
+    with path.open("ab") as file:
+        file.write(GARBAGE[tail])
+    if is_clean:
+        (root / ".kafka_cleanshutdown").touch()
+    (found,) = predict_start(root, broker, index_interval_bytes=200)
+    assert found.outcome in {Outcome.LOSES_RECORDS, Outcome.STOPS_THE_START}
+    if not is_clean:
+        assert (found.outcome, found.lost_bytes) == (Outcome.LOSES_RECORDS, len(GARBAGE[tail]))
+        assert found.recovered.cut == {path.name: 10 * SIZE}
+    worst = {
+        (each.path, each.position)
+        for each in verify(root) if each.severity is Severity.DATA_LOSS_RISK
+    }
+    assert worst == {(path, 10 * SIZE)}
 
 
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])

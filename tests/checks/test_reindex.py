@@ -40,6 +40,10 @@ def written(tmp_path, *segments):
     return Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
 
 
+def torn(offset):
+    return THIRTY[0].with_offset(offset).data[:40]
+
+
 def thirty(interval=200):
     return [
         Segment(base, tuple(THIRTY[base : base + 10])).recovered(interval) for base in (0, 10, 20)
@@ -149,7 +153,7 @@ def test_a_log_that_is_broken_in_the_middle_is_left_alone_unless_asked_for(tmp_p
 @pytest.mark.parametrize(("slot", "is_indexed"), [(1, False), (2, True)])
 def test_a_torn_batch_is_damage_where_another_segment_follows(tmp_path, slot, is_indexed):
     segments = thirty()
-    segments[slot] = replace(segments[slot], tail=THIRTY[5].data[:40])
+    segments[slot] = replace(segments[slot], tail=torn(10 * (slot + 1)))
     root = written(tmp_path, *segments)
     plan, (told,) = reindexed(root, index_interval_bytes=200)
     assert not plan.changes

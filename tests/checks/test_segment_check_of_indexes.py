@@ -97,6 +97,7 @@ def time_entries(*entries):
 
 SIZE = len(BATCHES[0].data)
 END = 30 * SIZE
+TORN = BATCHES[0].with_offset(30).data[:-9]
 
 # An offset index -> the byte of the false entry.
 FALSE_OFFSETS = {
@@ -137,7 +138,7 @@ def test_an_offset_entry_beyond_the_end_costs_records_where_a_broker_believes_it
     (found,) = findings_of(logs)
     assert found.kind is FindingKind.OFFSET_INDEX_BEYOND_LOG_END
     logs, _ = written(
-        tmp_path / "torn", offset_index=data, is_clean=False, tail=BATCHES[0].data[:-9])
+        tmp_path / "torn", offset_index=data, is_clean=False, tail=TORN)
     assert findings_of(logs) == []
     assert {each.kind for each in findings_of(logs, with_style=True)} == {
         FindingKind.INCOMPLETE_LAST_BATCH, FindingKind.OFFSET_INDEX_LEFT_BY_CRASH}
@@ -301,7 +302,7 @@ def test_twelve_zero_bytes_that_the_log_contradicts_are_reported_once(tmp_path):
 
 def test_a_time_entry_after_an_incomplete_batch_is_left_by_a_crash(tmp_path):
     logs, _ = written(
-        tmp_path / "logs", is_clean=False, tail=BATCHES[0].data[:-9],
+        tmp_path / "logs", is_clean=False, tail=TORN,
         time_index=time_entries((NOW + 3, 3), (NOW + 50, 30)))
     assert {each.kind for each in findings_of(logs, with_style=True)} == {
         FindingKind.INCOMPLETE_LAST_BATCH, FindingKind.TIME_INDEX_LEFT_BY_CRASH}

@@ -305,8 +305,9 @@ def test_bounds_of_a_lone_directory_say_that_nothing_is_known_of_checkpoints(log
 def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
     path = logs / "t-0" / name(6, ".log")
     sound = path.read_bytes()
+    torn = (9).to_bytes(8, "big") + sound[8:70]
     for tail, is_corrupt in (
-        (b"", False), (bytes(500), False), (sound[:70], False), (b"\xff" * 200, True)
+        (b"", False), (bytes(500), False), (torn, False), (b"\xff" * 200, True)
     ):
         path.write_bytes(sound + tail)
         told = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset

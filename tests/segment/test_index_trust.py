@@ -14,6 +14,7 @@ from kafkastore.segment import index_trust
 
 TIMES = (10, 500, 20, 30)
 BATCHES = tuple(Batch((Row(offset, time),)) for offset, time in enumerate(TIMES))
+TORN = Batch((Row(len(TIMES), 40),)).data[:50]
 WHOLE = Segment(0, BATCHES).indexed(interval=0)
 
 
@@ -63,7 +64,7 @@ def test_batches_of_all_sizes_are_read(tmp_path):
     assert checked.index_holds
 
 
-@pytest.mark.parametrize("tail", [b"", bytes(9000), BATCHES[0].data[:50]])
+@pytest.mark.parametrize("tail", [b"", bytes(9000), TORN])
 def test_what_is_after_the_last_whole_batch_is_the_end(tmp_path, tail):
     replace(WHOLE, tail=tail).write(tmp_path)
     assert LogSegment(tmp_path, 0).index_check[:2] == (500, True)
@@ -87,7 +88,7 @@ def test_of_a_corrupt_log_nothing_is_known_after_the_corrupt_bytes(tmp_path):
 
 
 def test_a_torn_tail_is_the_end_of_the_last_segment_only(tmp_path, looks):
-    replace(WHOLE, tail=BATCHES[0].data[:50]).write(tmp_path)
+    replace(WHOLE, tail=TORN).write(tmp_path)
     assert LogSegment(tmp_path, 0).index_check.error is None
     assert LogSegment(tmp_path, 0, next_base_offset=4).index_check.error is not None
     assert len(looks) == 2

@@ -129,7 +129,7 @@ def test_the_summary_covers_every_batch(written):
         *record_sets((44, 45)),
         emptied(46, 49, 999),
     )
-    segment = Segment(BASE, batches, tail=b"half a batch")
+    segment = Segment(BASE, batches, tail=record_sets((50,))[0].data[:-1])
     summary = written(segment).summary
     assert summary == SegmentSummary(
         len(segment.log) - len(segment.tail), 5, frozenset({0, 1, 2}), 50, 999, None

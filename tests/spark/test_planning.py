@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.damaged_store import write_store
+from models.garbage import GARBAGE
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
-from models.record_strategies import bounded, logs
+from models.record_strategies import bounded, in_a_row, logs
 from models.segment_indexes import pack_time_entries
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import GreaterThanOrEqual, LessThan
@@ -114,6 +115,29 @@ def test_a_time_is_looked_up_past_damage_as_the_records_are_read(tmp_path, optio
     assert rows_of(reader_of(root, **options, **until_later)) == whole
     with pytest.raises(CorruptBatchError):
         reader_of(root, **until_later).partitions()
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("on_corrupt", ["skip", "stop"])
+@pytest.mark.parametrize("tail", GARBAGE)
+def test_offsets_of_a_log_with_a_corrupt_end_can_be_named(tmp_path, tail, on_corrupt, isolation):
+    batches = in_a_row([Batch((Row(0, 100 + slot),)) for slot in range(30)])
+    segment = Segment(0, tuple(batches), tail=GARBAGE[tail]).indexed(interval=200)
+    root = Log((segment,), is_clean=False).write(tmp_path / "logs")
+
+    def offsets(start, end):
+        reader = reader_of(
+            root, isolation=isolation, onCorrupt=on_corrupt,
+            startingOffsets=json.dumps({"t": {"0": start}}),
+            endingOffsets=json.dumps({"t": {"0": end}}),
+        )
+        return [row["offset"] for row in rows_of(reader)]
+
+    assert offsets(3, 30) == list(range(3, 30))
+    assert offsets(3, 12) == list(range(3, 12))
+    assert offsets(30, -1) == []
+    with pytest.raises(OptionError):
+        offsets(3, 31)
 
 
 def test_the_right_records_are_found_by_rules_correct(golden):
