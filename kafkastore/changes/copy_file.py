@@ -25,20 +25,21 @@ def second_name(
     *,
     source_directory: int,
     target_directory: int,
+    may_link: bool = True,
     set_attributes: Callable[[int], None] = lambda descriptor: None,
 ) -> bool:
-    """Give a file a second name: a hard link where possible, else a flushed copy.
+    """Give a file a second name: a hard link where possible and allowed, else a flushed copy.
 
     No process writes to `source`; `target` is free; both directories are open. `set_attributes` is
     called with the descriptor of a copy. Returns whether the result is a hard link.
     """
     try:
-        fs.link(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
+        if may_link:
+            fs.link(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
+            return True
     except OSError as error:
         if error.errno not in NOT_SUPPORTED:
             raise
-    else:
-        return True
     reading = open_file(source, source_directory)
     try:
         _copy_open(source, reading, target, fs, target_directory, set_attributes)

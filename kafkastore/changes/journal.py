@@ -252,12 +252,22 @@ def _named_in_errors(path: Path) -> Iterator[Path]:
 
 
 class JournalWriter:
-    """Appends lines to a journal; each is flushed before the call returns."""
+    """Appends lines to a journal; each is flushed before the call returns.
+
+    A journal that has another name (a hard link) is refused.
+    """
 
     def __init__(self, path: Path, fs: FileSystem) -> None:
         self._fs, self._lock = fs, threading.Lock()
         self._descriptor = fs.open_append(path)
         try:
+            if os.fstat(self._descriptor).st_nlink > 1:
+                raise ChangeRefusedError(
+                    f"{path} is a file that has another name too (a hard link), and would get "
+                    "lines under both; replace it by a copy",
+                    RefusalReason.UNTRUSTED_AREA,
+                    path,
+                )
             # A crash may have truncated the last line; start a new one.
             if _last_byte(path) not in (b"", b"\n"):
                 fs.write_all(self._descriptor, b"\n")

@@ -233,17 +233,21 @@ def _restore(
     with execution.kept_directory(change) as there:
         descriptor = open_file(kept, there)
         try:
+            status = os.fstat(descriptor)
+            has_attributes = _looks_as_before(status, before)
             is_same_file = second_name(
                 kept,
                 temporary,
                 execution.fs,
                 source_directory=there,
                 target_directory=here,
+                # A file with another name elsewhere, as in a backup by hard links, must not change.
+                may_link=has_attributes or status.st_nlink == 1,
                 set_attributes=set_attributes,
             )
             # A backup or a copy of the undo area may have changed the kept file's attributes. They
             # are set by descriptor: the other name may refer to another file by now.
-            if is_same_file and not _looks_as_before(os.fstat(descriptor), before):
+            if is_same_file and not has_attributes:
                 set_attributes(descriptor)
                 execution.fs.fsync(descriptor)
             execution.fs.rename(temporary, execution.path(change), dir_fd=here)

@@ -5,6 +5,7 @@ Only a few items are in memory at a time.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -71,7 +72,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
     item's turn comes, and no further items start. `close`, the last result and an error wait for
     the threads and set `stop`. An iterator that is garbage collected only sets `stop` and does not
     wait: the collector may run in a thread that holds a lock of `threading` that every ending
-    thread needs.
+    thread needs. A process that is forked has no threads for it: the next result is an error there.
     """
 
     def __init__(
@@ -89,12 +90,18 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         self._limit, self._names = threads, map(f"{name}_{{}}".format, count())
         self._waiting: deque[Future[ResultT]] = deque()
         self._threads: list[Thread] = []
+        self._process = os.getpid()
 
     def __next__(self) -> ResultT:
         """Return the next result; wait for it."""
         try:
             if self._limit == 1 and not self._stop.is_set:
                 return self._shared.work(next(self._items))
+            if os.getpid() != self._process and not self._stop.is_set:
+                raise RuntimeError(
+                    "this work began before the process was forked, and its threads are not here; "
+                    "begin it again"
+                )
             while len(self._waiting) <= _QUEUED_PER_THREAD * self._limit and not self._stop.is_set:
                 try:
                     self._submit(next(self._items))

@@ -302,7 +302,7 @@ def test_a_link_that_appears_at_any_call_leads_nowhere(
     there = contents(elsewhere)
     fs = SwappedBefore(call, lambda: link_to(root / "orders-0", elsewhere / "orders-0"))
     with suppress(ChangeRefusedError):  # not where nothing more is done in that directory
-        verb(plan if journal is None else journal, fs=fs)
+        verb(plan if journal is None else journal, threads=1, fs=fs)
     assert fs.happened
     assert contents(elsewhere) == there
 
@@ -364,3 +364,58 @@ def test_an_area_that_cannot_be_read_does_not_hide_the_others(root: Path, plan: 
     assert isinstance(other, UnreadableArea)
     assert other.area == unreadable
     assert isinstance(other.error, InvalidPlanError)
+
+
+def test_undo_does_not_change_a_kept_file_that_has_another_name_elsewhere(
+    root: Path, plan: Plan, tmp_path: Path
+) -> None:
+    """As of a backup by hard links, or of a file that somebody linked into the area."""
+    before = contents(root)
+    area = apply(plan).area
+    there = {}
+    for kept in [path for path in (area / "kept").rglob("*") if path.is_file()]:
+        elsewhere = tmp_path / kept.name
+        elsewhere.write_bytes(kept.read_bytes())
+        elsewhere.chmod(0o600)
+        os.utime(elsewhere, ns=(10**18, 10**18))
+        kept.unlink()
+        os.link(elsewhere, kept)
+        there[elsewhere] = attributes(elsewhere)
+    assert there
+    undo(area)
+    assert contents(root) == before
+    assert {path: attributes(path) for path in there} == there
+    assert all(path.stat().st_nlink == 1 for path in there)
+
+
+def attributes(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns
+
+
+def test_a_kept_file_of_a_backup_by_hard_links_is_restored_as_the_same_inode(
+    root: Path, plan: Plan, tmp_path: Path
+) -> None:
+    """Its attributes are right, so that nothing of it changes."""
+    backup = tmp_path / "backup.index"
+    os.link(root / PATH, backup)
+    there = attributes(backup)
+    undo(apply(plan))
+    assert attributes(root / PATH) == attributes(backup) == there
+
+
+@pytest.mark.parametrize("verb", [undo, resume])
+@pytest.mark.parametrize("trust_area", [False, True])
+def test_a_journal_that_is_a_hard_link_gets_no_lines(
+    root: Path, plan: Plan, tmp_path: Path, verb: Callable[..., object], trust_area: bool
+) -> None:
+    area = interrupted(plan) if verb is resume else apply(plan).area
+    other = tmp_path / "other"
+    os.link(area / "journal.jsonl", other)
+    before, lines = contents(root), other.read_bytes()
+    with change_refused("untrusted-area", area / "journal.jsonl"):
+        verb(area, trust_area=trust_area)
+    assert (contents(root), other.read_bytes()) == (before, lines)
+    if verb is undo:
+        remove(area, trust_area=trust_area)
+        assert other.read_bytes() == lines

@@ -134,14 +134,49 @@ print("started")
 
 
 def test_a_verification_that_the_collector_drops_while_a_thread_starts_stops_nothing(tmp_path):
-    record = SimpleNamespace(timestamp=1, key=None, value=b"v")
-    with kafkastore.LogDirWriter(tmp_path) as log_dir:
-        for number in range(20):
-            log_dir.writer("t", number).append_records([record])
-    for path in tmp_path.glob("t-*/*.timeindex"):
-        path.unlink()
+    write_twenty(tmp_path)
     ran = subprocess.run(
         [sys.executable, "-c", DROPPED_WHILE_A_THREAD_STARTS, tmp_path],
         capture_output=True, text=True, timeout=800, check=False,
     )
     assert (ran.stdout, ran.stderr) == ("started\n", "")
+
+
+# In the child, the results wait for threads that it does not have.
+GOES_ON_IN_A_FORKED_PROCESS = """
+import os, sys
+import kafkastore
+
+found = kafkastore.verify(sys.argv[1], threads=2)
+next(found)
+child = os.fork()
+if child == 0:
+    try:
+        list(found)
+    except RuntimeError:
+        print("refused")
+        list(kafkastore.verify(sys.argv[1], threads=2))
+        print("verified again", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print("left", len(list(found)))
+"""
+
+
+def test_a_forked_process_can_not_go_on_with_work_that_began_before(tmp_path):
+    write_twenty(tmp_path)
+    ran = subprocess.run(
+        [sys.executable, "-c", GOES_ON_IN_A_FORKED_PROCESS, tmp_path],
+        capture_output=True, text=True, timeout=800, check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("refused\nverified again\nleft 19\n", "")
+
+
+def write_twenty(root):
+    """Twenty partitions, each with something to find."""
+    record = SimpleNamespace(timestamp=1, key=None, value=b"v")
+    with kafkastore.LogDirWriter(root) as log_dir:
+        for number in range(20):
+            log_dir.writer("t", number).append_records([record])
+    for path in root.glob("t-*/*.timeindex"):
+        path.unlink()
