@@ -49,6 +49,14 @@ class EpochCheck:
         self._entries, self._line_positions = entries, lines[_HEAD_LINES:]
         before = EpochStart(-1, -1)
         for slot, entry in enumerate(entries):
+            if min(entry) < 0:  # brokers from 2.8 on do not load it
+                self._has_finding = True
+                yield Finding(
+                    FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, self._path, self._position(slot),
+                    f"epoch {entry.epoch} from offset {entry.start_offset} on: neither may be "
+                    "negative", command("repair", self._log.path),
+                )
+                return
             if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:
                 yield self._wrong(
                     slot,

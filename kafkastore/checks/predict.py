@@ -29,6 +29,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.state.checkpoints import parse_partition_metadata
 from kafkastore.formats.state.file_names import (
+    CLEANER_CHECKPOINT,
     CLUSTER_METADATA_TOPIC,
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -55,6 +56,12 @@ from kafkastore.store.log_store import (
 )
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import BrokerRules, rules_of
+
+#: When a broker reads a checkpoint that it does not need to load logs.
+_READ_LATER = {
+    HIGH_WATERMARK_CHECKPOINT: "when the first partition is led or followed",
+    CLEANER_CHECKPOINT: "when the log cleaner first looks for work",
+}
 
 
 class Outcome(StrEnum):
@@ -356,8 +363,7 @@ def _size_after(path: Path, position: int) -> int:
 
 def _checkpoints(log_dir: LogDir) -> Iterator[Prediction]:
     for checkpoint in log_dir.damaged_checkpoints:
-        is_read_later = checkpoint.path.name == HIGH_WATERMARK_CHECKPOINT
-        when = "when the first partition is led or followed" if is_read_later else "after loading"
+        when = _READ_LATER.get(checkpoint.path.name, "after loading")
         yield Prediction(
             checkpoint.path,
             Outcome.STOPS_THE_START,

@@ -9,6 +9,7 @@ Source: Kafka 2.4.0 ``LogSegment``, ``FileLogInputStream``.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -99,8 +100,12 @@ class SegmentCheck:
 
     @property
     def _is_truncated_at_start(self) -> bool:
-        """Whether a broker's start normally truncates the bytes after the last batch."""
-        return self.segment.is_active and not self.log.is_clean
+        """Whether a broker's start normally truncates the bytes after the last batch.
+
+        After a clean shutdown too, if the offset index is missing: the segment is then recovered.
+        """
+        has_index = os.path.exists(self.segment.offset_index_path)
+        return self.segment.is_active and not (self.log.is_clean and has_index)
 
     def _will_be_recovered(self) -> bool:
         """Whether a broker rebuilds the indexes at start; zero padding is normal then."""

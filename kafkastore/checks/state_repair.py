@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 from kafkastore.changes.plan import Inline
 from kafkastore.checks.partition_repair import PartitionRepair
 from kafkastore.checks.salvage_repair import RepairedSegment
-from kafkastore.errors import CorruptCheckpointError, NotAFileError
+from kafkastore.errors import CorruptCheckpointError, InvalidLeaderEpochError, NotAFileError
 from kafkastore.formats.state import producer_snapshot
 from kafkastore.formats.state.checkpoints import pack_leader_epoch_checkpoint
 from kafkastore.formats.state.file_names import (
@@ -49,7 +49,7 @@ def truncate_state(repair: PartitionRepair, log_end_offset: int) -> None:
             repair.plan_removal(snapshot_name(offset), why)
     try:
         epochs = LeaderEpochs(repair.log.leader_epochs)
-    except CorruptCheckpointError:
+    except (CorruptCheckpointError, InvalidLeaderEpochError):
         return  # rebuilt by `plan_epochs`
     if epochs.truncate_from_end(log_end_offset):
         data = pack_leader_epoch_checkpoint(epochs.entries)

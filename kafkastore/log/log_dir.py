@@ -13,6 +13,7 @@ from kafkastore.errors import CorruptCheckpointError, CorruptionError, NotAFileE
 from kafkastore.formats.state.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafkastore.formats.state.file_names import (
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
@@ -213,7 +214,8 @@ class LogDir:
     @property
     def damaged_checkpoints(self) -> list[Checkpoint]:
         """The checkpoints that a broker can't read."""
-        return [found for name in CHECKPOINTS if (found := self.checkpoint(name)).error is not None]
+        names = (*CHECKPOINTS, CLEANER_CHECKPOINT)
+        return [found for name in names if (found := self.checkpoint(name)).error is not None]
 
     @cached_property
     def meta_properties(self) -> Mapping[str, str]:
@@ -229,7 +231,7 @@ class LogDir:
             raise error.located(path) from error
 
     def checkpoint(self, name: str) -> Checkpoint:
-        """Read one of `CHECKPOINTS`, once; a corrupt one only has its `error`."""
+        """Read a checkpoint of offsets, once; a corrupt one only has its `error`."""
         known = self._checkpoints
         found = known.get(name)
         if found is None:

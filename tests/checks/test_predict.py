@@ -14,8 +14,9 @@ from models.recovered_directory import files_after, files_of, indexes_and_logs
 from models.refused import refused
 
 import kafkastore
-from kafkastore.checks.findings import Severity
+from kafkastore.checks.findings import FindingKind, Severity
 from kafkastore.checks.predict import Outcome, changed_files
+from kafkastore.checks.repair import plan_repair
 from kafkastore.errors import (
     ArgumentTypeError,
     CorruptCheckpointError,
@@ -343,7 +344,7 @@ def test_a_partition_in_two_log_directories_stops_the_start(written, tmp_path):
 
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
-             "replication-offset-checkpoint"],
+             "replication-offset-checkpoint", "cleaner-offset-checkpoint"],
 )
 def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
     root = written()
@@ -388,6 +389,38 @@ def test_a_damaged_epoch_checkpoint_stops_the_start(written):
     assert found.outcome is Outcome.STOPS_THE_START
     assert isinstance(found.error, CorruptCheckpointError)
     assert Path(found.error.path) == log.path / "leader-epoch-checkpoint"
+
+
+@pytest.mark.parametrize("entry", ["-1 0", "0 -1"])
+def test_an_epoch_below_zero_stops_the_start_and_is_repaired(written, entry):
+    root = written()
+    path = root / "t-0" / "leader-epoch-checkpoint"
+    path.write_text(f"0\n1\n{entry}\n")
+    (found,) = predict_start(root, "4.1")
+    assert found.outcome is Outcome.STOPS_THE_START
+    told = [(each.kind, each.position) for each in verify(root) if each.path == path]
+    assert told == [(FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, 4)]
+    kafkastore.apply(plan_repair(root))
+    (found,) = predict_start(root, "4.1")
+    assert found.outcome is not Outcome.STOPS_THE_START
+
+
+@pytest.mark.parametrize("broker", ["0.11.0.3", "2.4", "3.9", "4.1"])
+def test_a_segment_without_an_index_is_recovered_after_a_clean_shutdown_too(written, broker):
+    """Its torn batch is cut off then: nothing is appended after it."""
+    root = written(is_clean=True)
+    path = root / "t-0" / f"{20:020}.log"
+    with path.open("ab") as file:
+        file.write(TORN)
+    for has_index in (True, False):
+        if not has_index:
+            path.with_suffix(".index").unlink()
+        (found,) = predict_start(root, broker, index_interval_bytes=200)
+        kinds = {each.kind for each in verify(root) if each.path == path}
+        assert (found.outcome, kinds) == (
+            (Outcome.LOSES_RECORDS, {FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN}) if has_index
+            else (Outcome.IS_CHANGED, {FindingKind.INCOMPLETE_LAST_BATCH})
+        )
 
 
 def test_the_quorum_s_own_log_is_recovered_whole_whatever_the_markers_say(written):
