@@ -268,7 +268,7 @@ class _Partition:
         if before is not None and has_bytes(path, data, CorruptionError):
             return
         like = os.stat(self.log.segments[0].log_path if before is None else path)
-        why = "every offset has a leader epoch now"
+        why = "the converted offsets have a leader epoch now"
         change = self._change(LEADER_EPOCH_CHECKPOINT, before, data, like, Inline(data), why)
         self.changes.append(change)
 

@@ -249,10 +249,12 @@ def _doubt(call: StoreCall, fate: SegmentRetention, more: int, later: int) -> st
     others = "the one" if later == 1 else f"any of the {later:,}"
     never = f"neither it nor {others} after it"
     if fate.dated_by is DatedBy.ZEROS:
+        newest = "no record has a timestamp"
+        if fate.record_timestamp is not None and fate.record_timestamp >= 0:
+            newest = f"the newest record is of {call.format_time(fate.record_timestamp)}"
         return (
             f"the time index of {which} ends in zeros: a broker reads 0 as the largest timestamp "
-            f"and {_deletion_note(fate)}, although the newest record is of "
-            f"{call.format_time(fate.record_timestamp)}; rebuild it with kafkastore reindex"
+            f"and {_deletion_note(fate)}, although {newest}; rebuild it with kafkastore reindex"
         )
     if fate.doubt is TimestampWarning.FUTURE:
         what = "modification time" if fate.dated_by is DatedBy.MODIFICATION_TIME else (
