@@ -28,7 +28,7 @@ def second_name(
     may_link: bool = True,
     set_attributes: Callable[[int], None] = lambda descriptor: None,
 ) -> bool:
-    """Give a file a second name: a hard link where possible and allowed, else a flushed copy.
+    """Give a file a second name: a hard link if possible and allowed, else a copy.
 
     No process writes to `source`; `target` is free; both directories are open. `set_attributes` is
     called with the descriptor of a copy. Returns whether the result is a hard link.

@@ -196,7 +196,7 @@ def _possible_values(head: bytes, field: slice) -> tuple[int, int]:
 
 
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
-    """Return whether the bytes after the last whole batch are only a truncated batch, or zeros.
+    """Return whether only a truncated batch, or zeros, follow the last whole batch.
 
     A valid batch after `position`, with offsets from `min_offset` to `max_offset` (inclusive),
     means corruption; so do bytes that no such batch begins with.
