@@ -174,7 +174,7 @@ def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
 
 
 def can_begin_batch(head: bytes, min_offset: int, max_offset: int) -> bool:
-    """Return whether bytes can be the beginning of a batch with offsets in a range, inclusive.
+    """Return whether a batch with offsets in a range (inclusive) can begin so.
 
     Base offset, length and magic are judged as far as `head` holds them.
     """
@@ -188,7 +188,7 @@ def can_begin_batch(head: bytes, min_offset: int, max_offset: int) -> bool:
 
 
 def _possible_values(head: bytes, field: slice) -> tuple[int, int]:
-    """Return the least and the most that an integer can be whose last bytes may be missing."""
+    """Return the least and the most that an integer cut off at its end can be."""
     width, known = field.stop - field.start, head[field]
     least = int.from_bytes(known.ljust(width, b"\0"), "big", signed=bool(known))
     most = int.from_bytes(known.ljust(width, b"\xff"), "big", signed=bool(known))
