@@ -104,8 +104,8 @@ def run_pipeline(
     master : str
         The Spark master to use if `spark` is not given.
     samples : int
-        How many times spread over the records of each partition to look up, besides those around
-        its segments' times; 0: none at all.
+        How many times spread over the records of each partition to look up, besides others where
+        answers can differ, up to 200 together; 0: no lookups.
     timestamps : sequence of int
         If given, exactly these times are looked up, ms since 1970, in all partitions.
     resume : bool
