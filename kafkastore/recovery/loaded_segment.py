@@ -54,10 +54,11 @@ class LoadedSegment:
         return self.log_name.replace(LOG_SUFFIX, suffix)
 
     def open_log(self) -> LogFile:
-        """Open the log, or the part of a log."""
-        if self.start is None:
+        """Open what remains of the log, or of the part of a log."""
+        if self.start is None and self.valid_bytes == self.size:
             return LogFile(self.path)
-        return LogPart(self.path, self.start, self.start + self.size)
+        start = self.start or 0
+        return LogPart(self.path, start, start + self.valid_bytes)
 
     def end(self) -> int:
         """Return the offset after the last batch; it wraps as in Java."""

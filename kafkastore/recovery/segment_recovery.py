@@ -142,14 +142,9 @@ class SegmentRecovery:
 
     def replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
         """Apply a segment to the producers' state, from the batch with `start_offset` on."""
-        segment = self.segments[base_offset]
-        with segment.open_log() as log:
+        with self.segments[base_offset].open_log() as log:
             for run in batch_runs(log):
-                headers = run.headers
-                is_asked = (headers["position"] < segment.valid_bytes) & (
-                    headers["last_offset"] >= start_offset
-                )
-                replay_run(state, run, is_asked)
+                replay_run(state, run, run.headers["last_offset"] >= start_offset)
         self._check_loadable(state)
 
     def _rebuild(

@@ -243,6 +243,19 @@ def test_bytes_after_the_last_batch_matter_next_to_a_marker_alone(written, broke
     assert outcomes == [Outcome.IS_CHANGED, outcome]
 
 
+@pytest.mark.parametrize("broker", ["0.10.2", "2.4", "4.1"])
+def test_what_is_cut_off_is_not_read_again_for_the_producers(tmp_path, broker):
+    """Of old formats there are no snapshots: the log is read for them after it was truncated."""
+    batches = in_a_row([Batch((Row(0, 100 + slot),), magic=1) for slot in range(30)])
+    segments = [Segment(base, tuple(batches[base : base + 10])).indexed() for base in (0, 10, 20)]
+    root = Log(tuple(segments), recovery_point=20).write(tmp_path / "logs")
+    path = root / "t-0" / f"{20:020}.log"
+    with path.open("ab") as file:
+        file.write(GARBAGE["a negative length"])
+    (found,) = predict_start(root, broker, index_interval_bytes=200)
+    assert (found.outcome, found.recovered_from) == (Outcome.LOSES_RECORDS, 20)
+
+
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
 @pytest.mark.parametrize("tail", GARBAGE)
 @pytest.mark.parametrize("is_clean", [False, True])
