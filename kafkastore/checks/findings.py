@@ -124,7 +124,7 @@ class FindingKind(enum.StrEnum):
     UNREADABLE_INDEX = ("unreadable-index", _WRONG,
         "a broker takes the log directory offline at the first such error")
     INCOMPLETE_INDEX_ENTRY = ("incomplete-index-entry", _WRONG,
-        "a broker ignores the incomplete entry, and later entries are misplaced")
+        "a broker ignores the incomplete entry: lookups may give wrong answers")
     MISSING_OFFSET_INDEX = ("missing-offset-index", _SLOW,
         "a broker reads the whole segment at its next start to rebuild it")
     EMPTY_OFFSET_INDEX = "empty-offset-index", _SLOW, "each read in this segment starts at byte 0"
@@ -193,7 +193,7 @@ class FindingKind(enum.StrEnum):
     UNEXPECTED_DIRECTORY = "unexpected-directory", _WRONG, _NO_START
     DUPLICATE_DIRECTORY = "duplicate-directory", _WRONG, _NO_START
     STRAY_DIRECTORY = ("stray-directory", _STYLE,
-        "a broker from 3.6.1 on ignores it; an older broker does not start")
+        "a broker from 3.6.1 on loads it but does not serve it; an older one does not start")
     FUTURE_DIRECTORY = ("future-directory", _STYLE,
         "a broker continues the move; it is checked like a partition")
     IGNORED_DIRECTORY = "ignored-directory", _STYLE, "its records, if any, are not read"

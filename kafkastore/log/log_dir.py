@@ -58,7 +58,7 @@ _SUFFIXES = {
     ),
     "stray": (
         SkippedKind.STRAY,
-        "a -stray directory: not assigned to its broker, which keeps it but does not read it",
+        "a -stray directory: not assigned to its broker, which loads it but does not serve it",
     ),
 }
 

@@ -6,7 +6,7 @@
         <topic>-<partition>/                          a partition
         <topic>-<partition>.<uuid>-delete/            to be deleted; the topic may be shortened
         <topic>-<partition>.<uuid>-future/            being moved here from another log directory
-        <topic>-<partition>.<uuid>-stray/             not assigned to this broker (from 3.7.0 on)
+        <topic>-<partition>.<uuid>-stray/             not assigned to this broker (from 3.6.1 on)
             <base offset, 20 digits>.log              also .index .timeindex .txnindex .snapshot
             <base offset, 20 digits>.log.deleted      also .cleaned .swap, on any of them
             <end offset, 20 digits>-<epoch, 10 digits>.checkpoint   KRaft snapshot, also .deleted
@@ -130,7 +130,7 @@ def parse_partition_directory(name: str) -> PartitionDirectory:
     """Parse the name of a partition directory as a broker does.
 
     The topic is not checked against the rules for topic names. Raises `InvalidNameError` if a
-    broker would refuse the name, and therefore not start. Brokers before 3.7.0 refuse ``-stray``.
+    broker would refuse the name, and therefore not start. Brokers before 3.6.1 refuse ``-stray``.
 
     Source: Kafka 3.9.0 ``LocalLog.parseTopicPartitionName``.
 
