@@ -32,8 +32,8 @@ class SkippedBytes(NamedTuple):
     start_offset : int
         The first offset that may have been skipped.
     end_offset : int or None
-        The offset at which reading continued, exclusive; None if it did not continue in this
-        segment, or if the offset is unknown. Equal to `start_offset` if the valid batches before
+        The offset at which reading continued, exclusive; None if it did not continue (with
+        ``stop``, or at the end of the log), or if the offset is unknown. Equal to `start_offset` if the valid batches before
         and after the bytes have successive offsets: then those of the skipped batch, which `reason`
         names, are out of order.
     reason : str
@@ -121,8 +121,9 @@ class CorruptionHandler:
         """
         if self.on_corrupt == "raise":
             raise error if error.path else error.located(segment.log_path)
-        start, end, first_offset = error.position or 0, log.size, segment.next_base_offset
+        start, end, first_offset = error.position or 0, log.size, None
         if self.on_corrupt == "skip":
+            first_offset = segment.next_base_offset
             last = largest_offset(segment.base_offset, segment.next_base_offset)
             end = next_batch(log, start, next_offset, last)
             if end < log.size:
@@ -177,7 +178,7 @@ class CorruptionHandler:
                 position,
                 position + int(header["size"]),
                 last_offset if first_offset < 0 else first_offset,
-                last_offset + 1,
+                None if self.on_corrupt == "stop" else last_offset + 1,
                 error.reason,
             )
         )

@@ -75,7 +75,8 @@ class PartitionLag(NamedTuple):
         Inclusive and exclusive; for readers of committed records, the end is the last stable
         offset. None if the partition is not in the store.
     unread : Unread or None
-        The records that the group has not read yet; None if the partition is not in the store.
+        The records that the group has not read yet; None if the partition is not in the store, or
+        if reading stopped at corrupt bytes before the end.
     now : int or None
         End of the lag in time, ms since 1970; None: the newest unread record.
     skipped : tuple of SkippedBytes
@@ -164,6 +165,10 @@ def _lag_of(
     aborted = None
     if reads_committed(isolation):
         end, aborted, _ = find_committed(log, start, end, damage=damage)
+    unread = find_unread(log, start, end, aborted, damage)
+    has_stopped = on_corrupt == "stop" and any(
+        each.start_offset < log_end_offset for each in skipped
+    )
     return PartitionLag(
         group,
         log.topic_partition,
@@ -171,7 +176,7 @@ def _lag_of(
         place_of_offset(log, committed.offset, log_end_offset),
         log.log_start_offset,
         end,
-        find_unread(log, start, end, aborted, damage),
+        None if has_stopped else unread,
         now,
         tuple(skipped),
     )

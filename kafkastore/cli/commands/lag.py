@@ -127,10 +127,11 @@ def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
         prose="note",
     )
     groups = len({each.group for each in found})
-    records = sum(each.records or 0 for each in found)
+    known = [each.records for each in found if each.records is not None]
+    unknown = f", unknown for {len(found) - len(known):,}" if len(known) < len(found) else ""
     print(
         f"{format_count(groups, 'group')}, {format_count(len(found), 'committed offset')}: "
-        f"{format_count(records, 'record')} not read"
+        f"{format_count(sum(known), 'record')} not read{unknown}"
     )
 
 
