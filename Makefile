@@ -1,6 +1,6 @@
 # `make` lists the targets. Needs Python 3.11 or newer with venv, and a C compiler.
 
-# Another Python:            make PYTHON=python3.12 ...
+# Another Python:            make PYTHON=python3.12 ...      in an environment of its own
 # Another environment:       make VENV=/somewhere ...
 # A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
 # Only some tests:           make test ARGS='tests/formats -k index'
@@ -8,7 +8,7 @@
 # All that could be tried:   make test ARGS=--in-full
 # Where tests write, for instance in memory:  make test SCRATCH=/dev/shm/kafkastore-tests
 PYTHON =
-VENV = .venv
+VENV = .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 WHEEL =
 ARGS =
 SEED =

@@ -42,3 +42,7 @@ def test_links_lead_to_pages_and_headings(page: Path) -> None:
 def test_source_files_that_are_named_exist(page: Path, source_files: list[str]) -> None:
     named = re.findall(r"`([\w./-]+\.(?:py|pyx|pxd|h))(?:`|::)", page.read_text())
     assert [each for each in named if not any(f.endswith(f"/{each}") for f in source_files)] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
