@@ -22,6 +22,7 @@ from kafkastore.formats.state.file_names import (
     parse_partition_directory,
     parse_segment_file,
 )
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
 from kafkastore.paths import open_path, to_path
@@ -255,6 +256,8 @@ class LogStore:
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
         indexes: Indexes = DEFAULT_INDEXES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
     ) -> dict[TopicPartition, TimestampAndOffset | None]:
         """Find offsets by time in partitions, as ``KafkaConsumer.offsetsForTimes``.
 
@@ -262,8 +265,9 @@ class LogStore:
         ----------
         timestamps_to_search : mapping of partition to int
             Times, ms since 1970, by ``(topic, partition)`` or ``"topic-partition"``.
-        rules, isolation, indexes : str
-            As for `PartitionLog.offset_for_timestamp`.
+        rules, isolation, indexes, on_corrupt, skipped
+            As for `PartitionLog.offset_for_timestamp`. With ``"raise"``, corrupt bytes of one
+            partition are an error for all; ``"skip"`` and ``"stop"`` answer for each.
 
         Returns
         -------
@@ -296,7 +300,12 @@ class LogStore:
         logs = {partition: self[partition] for partition in asked}
         return {
             partition: log.offset_for_timestamp(
-                asked[partition], rules, isolation=isolation, indexes=indexes
+                asked[partition],
+                rules,
+                isolation=isolation,
+                indexes=indexes,
+                on_corrupt=on_corrupt,
+                skipped=skipped,
             )
             for partition, log in logs.items()
         }

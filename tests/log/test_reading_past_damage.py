@@ -86,6 +86,18 @@ def test_lag_counts_the_records_that_can_be_read(store, choice, isolation):
 
 
 @pytest.mark.parametrize("choice", READABLE)
+def test_a_damaged_partition_does_not_keep_a_store_from_answering(store, choice):
+    ((key, log),) = store.partitions.items()
+    skipped, by_log = [], []
+    found = store.offsets_for_times({key: 20}, on_corrupt=choice, skipped=skipped)
+    expected = log.offset_for_timestamp(20, on_corrupt=choice, skipped=by_log)
+    assert found == {key: expected}
+    assert skipped == by_log != []
+    with pytest.raises(CorruptionError):
+        store.offsets_for_times({key: 20})
+
+
+@pytest.mark.parametrize("choice", READABLE)
 def test_latency_is_of_the_records_that_can_be_read(store, choice):
     (found,) = kafkastore.latency(store, on_corrupt=choice)
     expected = sorted(10 * (offset - offset % 2) + 15 - 10 * offset for offset in READABLE[choice])
