@@ -46,11 +46,10 @@ def open_path(
     *,
     with_all_below: bool = True,
 ) -> Path:
-    """Return the path object of what is to be read; of a remote store it is listed.
+    """Return the path object to read; a remote store is listed.
 
-    A URL as text is listed now: it comes from the user, or from another process with a part of the
-    work. The path object of a URL is listed if this process has not listed it, so that a command
-    lists once. Without `with_all_below` only what lies directly there is listed.
+    A URL as text is listed now, the path object of a URL once per process. Without
+    `with_all_below`, only its direct entries are listed.
     """
     if is_url(path):
         return tree.list_now(path, storage_options or {}, with_all_below=with_all_below)

@@ -340,25 +340,11 @@ RULES: dict[str, Rule] = {
 
 
 def parse_version(text: str) -> KafkaVersion:
-    """Parse a Kafka version such as ``2.4`` or ``0.10.2.2``.
+    """Parse a Kafka version such as ``2.4`` or ``0.10.2.2`` to a comparable tuple.
 
-    Parameters
-    ----------
-    text : str
-        The version; ``4`` is the newest 4.x of the table.
+    ``4`` is the newest 4.x of the table. Raises `UnknownVersionError` if the text is not a version,
+    or one newer than `NEWEST_VERSION`.
 
-    Returns
-    -------
-    tuple of int
-        Its numbers, which compare as the versions do.
-
-    Raises
-    ------
-    UnknownVersionError
-        If the text is not a version, or is a version newer than `NEWEST_VERSION`.
-
-    Examples
-    --------
     >>> parse_version("2.4") < parse_version("2.4.1") < parse_version("3.0") < parse_version("4")
     True
     """
@@ -379,25 +365,11 @@ def parse_version(text: str) -> KafkaVersion:
 
 
 def rules_of(version: str) -> BrokerRules:
-    """Return what the brokers of a version do.
+    """Return what the brokers of a version, such as ``2.4``, do.
 
-    Parameters
-    ----------
-    version : str
-        Such as ``2.4``; a version between two changes of a rule has the value of the older one.
+    A version between two changes of a rule has the value of the older one. Raises
+    `UnknownVersionError` as `parse_version`.
 
-    Returns
-    -------
-    BrokerRules
-        The value of each rule.
-
-    Raises
-    ------
-    UnknownVersionError
-        As for `parse_version`.
-
-    Examples
-    --------
     >>> rules_of("2.4").first_epoch_recovered, rules_of("4.1").first_epoch_recovered
     (1, 0)
     """

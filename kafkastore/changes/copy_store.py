@@ -60,9 +60,8 @@ def copy_store(
 ) -> StoreCopy:
     """Copy a log.dirs root or a partition directory; symbolic links are followed.
 
-    Modes and mtimes in ns are kept, owners if allowed. Refused if the destination is not empty, or
-    a broker has the source open or it changes; after an OSError, call again to continue. Raises the
-    error of a partition that can't be read if there is no other.
+    Keeps modes and mtimes. Raises `ChangeRefusedError` if the destination is not empty or the
+    source is in use, or the first error if no partition can be read. After an OSError, call again.
     """
     source, destination = check_places(source, destination)
     check_no_broker(source)

@@ -41,11 +41,11 @@ def find_bounds(view: LogView, high_watermark: HighWatermark = "log-end") -> Log
 def find_high_watermark(
     view: LogView, choice: HighWatermark = "log-end", log_end_offset: int | None = None
 ) -> LogBound:
-    """Find the first offset that may not be replicated, by one of three choices.
+    """Find the first offset that may not be replicated, within the log's bounds.
 
-    "log-end": that of a restarted sole replica. "checkpoint": as last written by the broker, every
-    5 s, so it lags after a kill; a corrupt checkpoint raises, as it takes the log directory
-    offline. An offset is limited to the log's bounds.
+    "log-end" is that of a restarted sole replica; "checkpoint" the broker's last write, up to 5 s
+    old. Raises an error for a corrupt checkpoint.
+
     Source: Kafka 2.4.0 ``Partition.createLog``, ``Log.updateHighWatermark``.
     """
     start = view.start_bound.offset

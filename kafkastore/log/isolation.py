@@ -65,9 +65,9 @@ def find_committed(
 ) -> Committed:
     """Find the last stable offset, and the aborted batches of a range of offsets.
 
-    A corrupt scanned batch raises, unless `until_broken`: then the log ends there. A transaction
-    whose marker `damage` skips counts as open after the newest producer snapshot; before it, its
-    outcome comes from the transaction indexes.
+    A corrupt batch raises; with `until_broken` the log ends there. If `damage` skips a marker, its
+    transaction counts as open, or before the newest snapshot as the transaction indexes say.
+
     Source: Kafka 2.4.0 ``ProducerStateManager.firstUnstableOffset``.
     """
     damage = CorruptionHandler() if damage is None else damage

@@ -99,9 +99,9 @@ class PartitionFiles:
     def swapped_offsets(self) -> list[int]:
         """The base offsets of complete segments that are still named ``.swap``.
 
-        Compaction and splitting create all new segments as ``.swap``, rename the old ones for
-        deletion, from the first on, and then rename the new ones. Without the first old segment,
-        only the new ones have its records.
+        A segment swap renames the old segments from the first on, then the new ones; without the
+        first old one, only the new ones have its records.
+
         Source: Kafka 2.4.0 ``Log.replaceSegments``.
         """
         swapped = offsets_in_names(self._names, _SWAPPED_LOG)

@@ -105,10 +105,8 @@ class RangeScan:
     ) -> Iterator[ScannedRun]:
         """Scan batches from the one with the start to the one with the end.
 
-        The first ones may lie before the start, as the offset index is sparse. A scan of `few`
-        records, or from within a segment, first reads little. `is_wanted` selects segments; see
-        `LogFile.runs` for the other parameters. A segment that is listed again but missing raises
-        `SegmentGoneError`.
+        The first may be before the start. For `few` records, reads begin small. `is_wanted` selects
+        segments; the rest is as for `LogFile.runs`. Raises `SegmentGoneError` for a lost one.
         """
         for segment, file in self._segments():
             if is_wanted is not None and not is_wanted(segment):

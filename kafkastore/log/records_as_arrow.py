@@ -59,9 +59,8 @@ def schema(
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
-    The order is the source's, whatever the order of `columns`; an unknown name raises an error.
-    `include_headers` adds `headers` if `columns` is not given. With `binary_view`, `key` and
-    `value` are of type binary_view.
+    They are in the source's order; an unknown name raises an error. `include_headers` adds
+    `headers` if `columns` is not given. With `binary_view`, `key` and `value` are of that type.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)

@@ -67,9 +67,8 @@ class ProducerRecovery:
     ) -> None:
         """Rebuild the state at `end_offset` from the newest snapshot and the log.
 
-        `base_offsets` are ascending. `is_last`: the state is that of the log end, not of a segment
-        to be recovered. `was_clean`: without any snapshot the state is empty, as after a broker
-        that wrote none.
+        `base_offsets` ascend. `is_last`: the state is the log end's, not a segment's to recover.
+        `was_clean`: without snapshots the state is empty, as after a broker that wrote none.
         """
         to_snapshot = set(base_offsets[-2:])
         if not self._rules.snapshots_at_last_segments:

@@ -63,9 +63,10 @@ class SegmentRecovery:
     def recover(self, segment: LoadedSegment, *, finds_epochs: bool = False) -> int:
         """Check a log, rebuild its indexes, write a snapshot; return the bytes cut.
 
-        `segment` is updated to what remains. A segment that must be split first raises
-        `OffsetOverflowError`; decreasing offsets raise `OutOfOrderAppendError`. `finds_epochs`
-        keeps its leader epochs in any version.
+        Updates `segment`. Raises `OffsetOverflowError` if it must be split first,
+        `OutOfOrderAppendError` at decreasing offsets. `finds_epochs` keeps its epochs in any
+        version.
+
         Source: Kafka 2.4.0 ``Log.recoverSegment``, ``LogSegment.recover``.
         """
         with segment.open_log() as log:
@@ -99,9 +100,9 @@ class SegmentRecovery:
     ) -> None:
         """Replace a segment whose offsets overflow by parts, which are not recovered yet.
 
-        `error` is raised if the segment can't be split. A broker does not delete a segment that was
-        not loaded: files that no part replaces remain. Its transaction index is kept here, but not
-        its log, whose records would be duplicates.
+        Raises `error` if it can't be split. Of a segment not loaded, a broker leaves the files that
+        no part replaces; here its log is removed, because its records would be duplicates.
+
         Source: Kafka 2.4.0 ``Log.retryOnOffsetOverflow``, ``replaceSegments``; KAFKA-6264.
         """
         is_split = self.rules.cleaned_files_void_swaps and segment.start is None

@@ -118,10 +118,8 @@ def parts_of(
 ) -> list[Part]:
     """Return the parts into which a broker splits the first `size` bytes of a log.
 
-    A part starts at the first batch, and at each batch whose last offset is more than 31 bits above
-    the base offset of the part before. Checksums are not checked. A log with an incomplete batch at
-    its end raises `CorruptBatchError` (a broker does not start); a batch that fits no part raises
-    `OffsetOverflowError`.
+    Checksums are not checked. Raises `CorruptBatchError` at an incomplete last batch (a broker does
+    not start), and `OffsetOverflowError` if a batch fits no part.
     """
     parts: list[Part] = []
     with LogPart(path, 0, size) as log:

@@ -56,11 +56,10 @@ class Conversion(NamedTuple):
 
 
 def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
-    """Yield a segment's log as record batches, one or more at a time.
+    """Yield a segment's log as record batches, without bytes after the last whole one.
 
-    Bytes after the last whole batch are left out. The output is the same for the same log and the
-    same compression libraries. Raises `CorruptionError` at a corrupt batch, and ValueError if a
-    batch would be larger than 2**31 - 1 bytes.
+    Equal logs give equal output with the same compression libraries. Raises `CorruptionError` at a
+    corrupt batch, and ValueError if a batch would be larger than 2**31 - 1 bytes.
     """
     epoch = conversion.leader_epoch
     for run in log.runs(verify_crc=True):

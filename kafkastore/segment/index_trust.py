@@ -65,11 +65,10 @@ def check_time_index(
     *,
     is_active: bool,
 ) -> IndexCheck:
-    """Return what a segment's batches say about its times, and check its time index.
+    """Return the times in a segment's batches, and check its time index; cached.
 
-    `path` is the path of the segment's files up to the base offset, and `temporary` follows the
-    suffix, such as ``.swap``. The result is cached. Copy its error before raising it: threads share
-    the result. Raises `SegmentGoneError` if the log is missing.
+    `path` is the files' path up to the base offset, `temporary` follows the suffix (``.swap``).
+    Copy the result's error before raising it. Raises `SegmentGoneError` if the log is missing.
     """
     identity = _identity(path, temporary)
     known = _cache.get((identity, is_active))

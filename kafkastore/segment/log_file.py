@@ -133,19 +133,11 @@ class LogFile:
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
     ) -> Iterator[BatchRun]:
-        """Scan batch headers forward, yielding at least one batch at a time.
+        """Scan batch headers from a batch's byte position, at least one batch at a time.
 
-        `starting_position` is the byte position of a batch. `first_read` is in bytes; each later
-        read is four times as large, up to `LARGEST_READ`. `mapped` yields views of the mapped file:
-        they stay valid as long as they are kept, but touching a page of a truncated file kills the
-        process. `room` returns memory of a given size to read into; default: an internal buffer.
-
-        After all whole batches before it, raises `CorruptBatchError` at an unreadable byte or an
-        impossible length, unless only zeros follow (preallocated space), and
-        `UnsupportedFormatError` at a magic above 2. With `bounds`, also raises at a wrong checksum
-        (with `verify_crc`), at offsets that go back or leave the segment, and at bytes that are not
-        a whole batch, unless they are a torn tail (see `check_end`). Without `bounds`, a torn last
-        batch is the end of the log.
+        Reads grow from `first_read` bytes. Views of a `mapped` file stay valid, but truncation then
+        kills the process. Raises a `CorruptionError` at corrupt bytes, after all batches before
+        them.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -225,11 +217,9 @@ class LogFile:
     def check_end(self, position: int, next_offset: int | None = None) -> None:
         """Raise if the log can't end at `position`, after its last whole batch.
 
-        With `bounds`: in a segment that is not the last, any remaining bytes are corrupt. In the
-        last segment, they are corrupt if a whole batch follows in them, if they are a whole batch
-        except for its length, or if no batch from `next_offset` on begins so. Without
-        `bounds`: as a broker, which ends a scan at a batch that extends past the end of the file,
-        and at zeros. Raises `CorruptBatchError` or `UnsupportedFormatError`.
+        With `bounds` only the last segment may have a torn tail, which begins as a batch from
+        `next_offset` on. Without, as a broker. Raises `CorruptBatchError` or
+        `UnsupportedFormatError`.
         """
         if position == self._end or position >= self.size:
             return

@@ -78,16 +78,10 @@ def rebuild_indexes(
     producers: Producers | None = None,
     epochs: LeaderEpochs | None = None,
 ) -> RebuiltIndexes:
-    """Build the indexes of a segment from its log in one pass, without writing.
+    """Build a segment's indexes from its log, up to the first wrong checksum.
 
-    It stops at the first wrong checksum, as a broker does. `producers` is the state
-    at the base offset; it is carried on to the segment's end and returns the transaction index
-    entries. `epochs` gets the leader epochs of the batches. As in a broker, a batch is only framed
-    and checksummed; a magic above 2, which the checksum does not cover, counts as 2.
-
-    Raises `OffsetOverflowError` if an offset does not fit the 31 bits above the base offset, and
-    `OutOfOrderAppendError` if offsets go back from one index entry to the next: recovery fails
-    there.
+    `producers`, the state at the base offset, is carried on; `epochs` gets the leader epochs.
+    Raises `OffsetOverflowError` or `OutOfOrderAppendError` where recovery fails.
 
     Source: Kafka 2.4.0 ``LogSegment.recover``.
     """

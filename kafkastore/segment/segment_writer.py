@@ -147,11 +147,10 @@ class SegmentWriter:
         now: int,
         is_new: bool = False,
     ) -> int:
-        """Append sets of batches until the segment must be rolled.
+        """Append sets until the segment must be rolled; return the first one left.
 
-        Returns the first set that is not appended. `data` has the batches of the sets from `first`
-        on. `now` is the wall clock, ms since 1970. `is_new` appends the first set in any case, to a
-        segment that was created for it.
+        `data` has the batches of the sets from `first` on. `now` is ms since 1970. `is_new` appends
+        the first set in any case, to a segment that was created for it.
         """
         growth = self._growth
         position = growth.size

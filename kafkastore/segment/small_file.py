@@ -96,11 +96,10 @@ def read_if_there(path: str | PathLike[str], kind: type[CorruptionError]) -> byt
 
 
 def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
-    """Read a whole file.
+    """Read a whole file; raise OSError if it can't be opened.
 
-    Raises `kind`, with path and byte position, if the device can't read the file or if the file is
-    larger than any valid one with its name; `NotAFileError` if it is not a regular file; OSError if
-    it can't be opened.
+    Raises `kind`, with path and byte position, if it can't be read or is larger than any valid file
+    of its name; `NotAFileError` if it is not a regular file.
     """
     descriptor = open_regular(path)
     try:
@@ -114,11 +113,10 @@ def read_whole(path: str | PathLike[str], kind: type[CorruptionError]) -> bytes:
 
 
 def read_own_file(path: str | PathLike[str], *, dir_fd: int | None = None) -> bytes:
-    """Read a file that this package wrote.
+    """Read a file that this package wrote; with `dir_fd`, by name in that directory.
 
-    With a `dir_fd`, the file is opened by its name in that open directory. Raises `NotAFileError`
-    for a symbolic link or anything but a regular file, ValueError if the file is larger than
-    `MAX_JSON_BYTES`, and OSError if it can't be read.
+    Raises `NotAFileError` for a link or anything but a regular file, ValueError above
+    `MAX_JSON_BYTES`, OSError if it can't be read.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

@@ -31,9 +31,8 @@ def next_extent(descriptor: int, position: int, size: int) -> tuple[int, int] | 
 def is_zero_from(file: str | PathLike[str] | int, position: int) -> bool:
     """Return whether a file has only zeros from a byte position to its end.
 
-    The result is True for a file that ends before the position. `file` is a path or an open
-    descriptor, whose own position moves. Returns False if the file can't be read; raises OSError if
-    it can't be opened.
+    True if it ends before the position, False if it can't be read. `file` is a path or a
+    descriptor, whose position moves. Raises OSError if it can't be opened.
     """
     with open(file, "rb", buffering=0, closefd=not isinstance(file, int)) as opened:
         descriptor = opened.fileno()

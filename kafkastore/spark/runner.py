@@ -53,9 +53,8 @@ def spread(
 ) -> Iterator[Result]:
     """Run a function over many items in few tasks; return results in item order.
 
-    `job` must be importable, or a `functools.partial` of an importable function; it may run twice
-    for an item if a task is lost. `weigh` estimates the bytes that it reads. Work begins with the
-    first `next`, which returns when all work is done; an error for an item is raised at its turn.
+    `job` (importable, or a partial of it) may run twice for an item. `weigh` estimates bytes. The
+    first `next` returns when all work is done; an item's error is raised at its turn.
     """
     import pyarrow as pa
 

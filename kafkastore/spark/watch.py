@@ -62,10 +62,8 @@ def watch(
 ) -> Result:
     """Run `work` in a thread; report progress; cancel its jobs when interrupted.
 
-    `progress` is called in this thread with the tasks done and the tasks known so far, and once
-    more at the end. PySpark itself leaves jobs running after Ctrl-C, so the work gets a name by
-    which it is cancelled. Interrupts arrive in the main thread, which waits here; another one asks
-    Spark for its counts, because an interrupted call leaves Py4J's connection without its answer.
+    `progress` gets the tasks done and known so far, in this thread, and once more at the end.
+    PySpark itself leaves jobs running after Ctrl-C.
     """
     jobs = _ConnectJobs(spark) if is_connect(spark) else _ClassicJobs(spark)
     results: list[Result] = []

@@ -25,13 +25,10 @@ _MOST_ENTRIES = 64
 def sample_times(
     log: PartitionLog, spread: int, around: int = 0, modified: Iterable[int] = ()
 ) -> list[int]:
-    """Choose times (ms since 1970) from a partition's first to its largest one.
+    """Choose ascending times (ms since 1970) from a partition's first to its largest.
 
-    `spread` times are spread over the records, the same number per segment. `around` more are
-    chosen evenly where answers can differ: within 1 ms of a segment's modification time, of its
-    first, last and largest timestamps, and of its time index entries. The result is ascending, and
-    may be shorter. If no record has a timestamp, `modified` (modification times, ms since 1970)
-    replaces them. If no segment can be read, `CorruptionError` is raised.
+    `spread` are evenly over records, `around` near segment boundaries and index entries. `modified`
+    replaces missing timestamps. Raises `CorruptionError` if no segment can be read.
     """
     spread = whole_number("spread", spread, 0, MOST_SAMPLES)
     around = whole_number("around", around, 0, MOST_SAMPLES)

@@ -21,8 +21,6 @@ def earliest_timestamp(create_time: int, clock_skew_ms: int) -> int:
 
     `clock_skew_ms` is the largest clock error, at least 0.
 
-    Examples
-    --------
     >>> earliest_timestamp(1_500_000_000_000, 300_000)
     1499999700000
     """

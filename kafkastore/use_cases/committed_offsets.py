@@ -75,10 +75,8 @@ def committed_offsets(
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
     """Find committed offsets, sorted by group, topic and partition.
 
-    Reads each ``__consumer_offsets`` partition completely; no `groups` means all. `unreadable`, if
-    given, gets the errors of corrupt partitions, which are left out; otherwise they are raised.
-    Raises NoCommittedOffsetsError if the store has no such partition, or nothing of a requested
-    group.
+    No `groups` means all. Corrupt partitions raise, or go to `unreadable`. Raises
+    NoCommittedOffsetsError without a ``__consumer_offsets`` partition or offsets of a given group.
     """
     check_collection("groups", groups)
     logs = [store.partitions[each] for each in store.partitions if each.topic == CONSUMER_OFFSETS]
@@ -110,11 +108,10 @@ def committed_in(
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
-    """Find the committed offsets in one ``__consumer_offsets`` partition.
+    """Find one ``__consumer_offsets`` partition's committed offsets, by first write.
 
-    Keys are in the order in which they were first written. `on_corrupt` and `skipped` are as for
-    `PartitionLog.records`. Unless "raise", unreadable keys and values are left out, and commits in
-    skipped bytes are unknown.
+    `on_corrupt` and `skipped` are as for `PartitionLog.records`; unless "raise", unreadable keys
+    and values are left out, and commits in skipped bytes are unknown.
     """
     latest = log.retry_if_changed(partial(_latest, log, on_corrupt, skipped))
     return dict(_parsed(log, latest, on_corrupt))

@@ -49,12 +49,10 @@ def check_failover(
     *,
     match: Match = "timestamp",
 ) -> FailoverCheck:
-    """Compare the records of two clusters to check whether a failover loses any.
+    """Check whether a failover from `position` in `source` to `offset` loses records.
 
-    `position` is the next offset that would have been read in `source`, `offset` where reading
-    continues in `target`. In cluster 2, a record's time is its create time if a batch with
-    LogAppendTime kept it. In cluster 1 it is the time that a consumer sees, which mirrors forward,
-    or the create time if that matches more records, because producers wrote to both clusters.
+    Both are the next offset to read. Cluster 2 has create times if a batch kept them; cluster 1 the
+    times that consumers see or, if those match more records, create times.
     """
     check_choice("match", match, ("timestamp", "content"))
     start, end = source.log_start_offset, source.log_end_offset

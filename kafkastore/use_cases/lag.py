@@ -198,10 +198,8 @@ def find_unread(
 ) -> Unread:
     """Count the records of a range of offsets; find the first and newest.
 
-    Most batches are counted by their headers. Records are decoded only for the first batch, for one
-    that spans the start, and for compressed message sets (v0, v1), whose headers have no count. A
-    batch that can't be decoded although its CRC is valid is counted by its header if it is not one
-    of these.
+    Records are decoded only for the first batch, one that spans the start, and compressed message
+    sets (v0, v1); others are counted by their headers, also if undecodable with a valid CRC.
     """
     count = untimed = 0
     first: tuple[int, int] | None = None

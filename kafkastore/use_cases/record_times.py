@@ -43,9 +43,8 @@ def runs_between(
 def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
     """Yield the offsets and timestamps of batches, without markers.
 
-    The headers in `scanned` decide the timestamp type. A timestamp too large for 64-bit
-    microseconds is `FAR_FUTURE`. Raises CorruptionError for corrupt records unless they are
-    skipped.
+    A timestamp too large for 64-bit microseconds is `FAR_FUTURE`. Raises CorruptionError for
+    corrupt records that are not skipped.
     """
     for rows, taken in scanned.decoded(columns):
         nulls, validity, micros = taken["timestamp"]

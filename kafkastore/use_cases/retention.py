@@ -165,12 +165,12 @@ def retention_of(
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> PartitionRetention:
-    """Predict what a broker's next retention run does to one partition.
+    """Predict the next retention run of a broker that starts with this directory.
 
-    The broker is assumed to start with this directory: after a clean shutdown it loads the time
-    indexes, otherwise it has rebuilt those from the recovery point on. For a partition directory
-    opened alone, the active segment counts as rebuilt. Tiered storage is not supported. Source:
-    Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
+    Time indexes are loaded after a clean shutdown, else rebuilt from the recovery point on; a
+    partition opened alone has a rebuilt active segment. Tiered storage is not supported.
+
+    Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
     """
     topic_config = _config_of(log.topic, config)
     at = clock() if now is None else whole_number("now", now)

@@ -220,11 +220,10 @@ def sizing_of(
     intervals: Sequence[int] = INTERVALS,
     buckets_ms: Sequence[int] = BUCKETS_MS,
 ) -> Sizing:
-    """Measure the indexes of one partition; reads the headers of all its batches.
+    """Measure one partition's indexes as if rebuilt, by the headers of all batches.
 
-    Counts the entries of a rebuilt index: a running broker counts the batches of one produce
-    request, or of a follower's fetch, as one. Raises CorruptionError if a log is corrupt; CRCs are
-    not checked.
+    A running broker counts the batches of one request or fetch as one. Raises CorruptionError if a
+    log is corrupt; CRCs are not checked.
     """
     found = log.retry_if_changed(
         lambda: [_measured(segment, intervals, buckets_ms) for segment in log.segments]

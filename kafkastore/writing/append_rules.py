@@ -51,9 +51,8 @@ class AppendRules:
     ) -> tuple[memoryview, AppendSets]:
         """Check batches and assign offsets; return the bytes to write and their sets.
 
-        A single batch gets the topic's ``compression.type``; several that need it
-        must be passed one by one. Too few offsets below 2^63 raise `OffsetOverflowError`. See
-        `append_sets.assign_offsets`.
+        A batch gets the topic's ``compression.type``; pass several that need it one by one. Raises
+        `OffsetOverflowError` if offsets reach 2^63. See `append_sets.assign_offsets`.
         """
         data, sets = append_sets.assign_offsets(
             batches, next_offset, leader_epoch=leader_epoch, now=now, **self._options

@@ -24,14 +24,11 @@ _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", p
 def batches_of_columns(
     data: Any, batch_bytes: int, fields: BatchFields, *, keep_offsets: bool = False
 ) -> Iterator[bytes]:
-    """Build batches from the rows of Arrow data, with offsets from 0 on unless kept.
+    """Build batches of up to `batch_bytes` uncompressed bytes from Arrow data.
 
-    `data` is a Table, RecordBatch, RecordBatchReader, or anything that exports an Arrow stream.
-    Columns: `value`; optionally `key`, `timestamp`, `headers`, as from `PartitionLog.to_arrow`;
-    others are ignored. Timestamps are rounded down to ms, an integer is in ms, null is -1.
-    `keep_offsets` uses the 64-bit column `offset`. `batch_bytes` limits a batch before compression;
-    a larger record gets a batch of its own. Invalid columns raise `InvalidColumnError`, kept
-    offsets that do not increase `OutOfOrderAppendError`.
+    Columns: `value`, optional `key`, `timestamp` (or int ms), `headers`; `offset` with
+    `keep_offsets`. Raises `InvalidColumnError`, or `OutOfOrderAppendError` at offsets that do not
+    increase.
     """
     table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
     reader = pa.RecordBatchReader.from_stream(table)

@@ -72,12 +72,10 @@ def may_append_timestamp(
     max_entries: int,
     skip_full_check: bool = False,
 ) -> bool:
-    """Return whether a broker appends a time index entry.
+    """Return whether a broker appends an entry: its timestamp exceeds `last_entry`'s.
 
-    It is not if its timestamp is not greater than that of `last_entry`, which is (-1, base offset)
-    for an empty index. `skip_full_check` allows the last slot, at roll and close; a broker that
-    runs out of slots there dies of a BufferOverflowException (KAFKA-19200). Raises
-    `IndexFullError`, `OutOfOrderAppendError` or `OffsetOverflowError`.
+    `last_entry` of an empty index is (-1, base offset); `skip_full_check` allows the last slot
+    (KAFKA-19200). Raises `IndexFullError`, `OutOfOrderAppendError` or `OffsetOverflowError`.
 
     Source: Kafka 2.4.0 ``TimeIndex.maybeAppend``.
     """

@@ -79,11 +79,10 @@ def entry_count(entries: ReadableBuffer) -> int:
 
 
 def parse(entries: ReadableBuffer) -> NDArray[np.void]:
-    """Decode every whole entry into ABORTED_TXN.
+    """Decode every whole entry into ABORTED_TXN; ignore a partial last one.
 
-    As in a broker, a partial last entry is ignored. Raises `CorruptIndexError` at the first entry
-    whose version is not 0; the entries before it can be parsed. A broker refuses only versions of
-    256 and above: ``AbortedTxn.version`` reads one of the two bytes.
+    Raises `CorruptIndexError` at the first version other than 0; a broker accepts versions up to
+    255.
 
     Source: Kafka 2.4.0 ``TransactionIndex.iterator``.
 
@@ -152,13 +151,10 @@ def truncate_to(entries: NDArray[np.void], offset: int) -> int:
 def collect_aborted_txns(
     entries: NDArray[np.void], fetch_offset: int, upper_bound_offset: int
 ) -> TxnIndexSearchResult:
-    """Find the aborted transactions that overlap a range of offsets.
+    """Find a segment's aborted transactions in `fetch_offset`..`upper_bound_offset`.
 
-    `entries` (ABORTED_TXN) are those of the segment that holds `fetch_offset` (inclusive); while
-    the result is not complete, repeat with each following segment. The result has the transactions
-    that end at or after `fetch_offset` and begin before `upper_bound_offset` (exclusive), up to the
-    first entry whose last stable offset is at or after that bound; with such an entry it is
-    complete.
+    The bounds are inclusive and exclusive. While the result is not complete, repeat with each
+    following segment's `entries` (ABORTED_TXN).
 
     Source: Kafka 2.4.0 ``TransactionIndex.collectAbortedTxns``.
 
@@ -175,12 +171,10 @@ def collect_aborted_txns(
 
 
 def check(entries: ReadableBuffer, base_offset: int) -> None:
-    """Run a broker's sanity check, and check the size.
+    """Run the sanity check of brokers, which recover the segment if it fails.
 
-    Raises `CorruptIndexError` if an entry has a version other than 0 or a last offset below the
-    base offset, or if the last entry is torn. Brokers of every version run this check on load, and
-    recover the segment if it fails. They do not notice a torn entry, and misread the entries that
-    they append after it.
+    Raises `CorruptIndexError` at a version other than 0, a last offset below the base offset or,
+    unlike brokers, a torn last entry.
 
     Source: Kafka 2.4.0 ``TransactionIndex.sanityCheck``.
     """

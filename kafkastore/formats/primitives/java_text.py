@@ -81,10 +81,9 @@ def lines_with_positions(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    r"""Parse a properties file as ``java.util.Properties.load`` does from bytes.
+    r"""Parse ISO 8859-1 bytes as ``java.util.Properties.load`` does, in file order.
 
-    `data` is ISO 8859-1 text with ``\uXXXX`` escapes. The result is in the order of the file; a
-    repeated key has its last value. Raises `JavaTextError` (reason, byte position) for a ``\u``
+    A repeated key has its last value. Raises `JavaTextError` (reason, byte position) for a ``\u``
     without four hexadecimal digits.
 
     >>> parse_properties(b"# made by hand\nbroker.id=0\ncluster.id : a\\u002db\n")

@@ -90,8 +90,7 @@ def compress(
     """Compress records: the bytes after a batch's header, or a message set.
 
     `codec` must not be ``NONE``. Magic 0 gets the old lz4 framing; only magic 2 allows zstd. The
-    default level is Kafka's, except for gzip (see above). Raises as `check_codec`. See
-    `decompression.decompress` for the reverse.
+    default level is Kafka's, except for gzip (see above). Raises as `check_codec`.
     """
     check_codec(codec, magic, compression_level)
     if codec == Codec.GZIP:

@@ -67,12 +67,10 @@ class ControlRecord(NamedTuple):
 def parse_control_record(record: Record, *, position: int | None = None) -> ControlRecord:
     """Parse the key of a control record, and its value if it ends a transaction.
 
-    `position` is that of the batch in the log, for errors. As in Kafka, versions above 0 are read
-    like 0, and extra bytes are ignored. Raises `CorruptBatchError` if the key or the value is too
-    short or has a negative version.
+    `position` is the batch's in the log. Ignores extra bytes and reads versions above 0 like 0, as
+    Kafka does. Raises `CorruptBatchError` if a field is too short or its version is negative.
 
-    Source: Kafka 3.9.0 ``ControlRecordType.parseTypeId``,
-    ``EndTransactionMarker.deserializeValue``.
+    Source: Kafka 3.9.0 ``ControlRecordType.parseTypeId``, ``EndTransactionMarker``.
     """
     key = _checked(record, "key", record.key, KEY_SIZE, position)
     version = unpack_int(key, KEY_VERSION_AT, KEY_TYPE_AT)

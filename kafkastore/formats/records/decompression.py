@@ -127,10 +127,8 @@ class Decompressor:
     ) -> bytes | memoryview:
         """Decompress the records of a batch; the result is valid until the next call.
 
-        `codec` is bits 0 to 2 of the batch's attributes, `data` the bytes after its header, or a
-        wrapper's value. Magic 0 has the old lz4 framing; only magic 2 allows zstd. Raises
-        `DecompressionError` if the bytes are invalid, `DecompressedSizeError` above
-        `max_decompressed_bytes`, and `UnsupportedFormatError` if the magic does not have the codec.
+        Parameters are as for `compress`. Raises `DecompressionError`, `DecompressedSizeError` above
+        `max_decompressed_bytes`, or `UnsupportedFormatError` if the magic does not have the codec.
         """
         try:
             if codec == Codec.GZIP:

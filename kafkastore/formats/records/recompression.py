@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 
 
 def recompress(batch: ReadableBuffer, codec: Codec) -> bytes:
-    """Return a record batch (magic 2) with its records compressed with another codec.
+    """Compress a record batch (magic 2) with another codec.
 
-    The batch must have CreateTime and must not be a control batch. Offsets, records, leader epoch,
-    producer, sequence and the transactional flag stay; the largest timestamp becomes that of the
-    records. Raises `CorruptBatchError` if the batch can't be read, and `InvalidRecordError` if a
-    broker's builder refuses its producer fields.
+    It must have CreateTime and not be a control batch. Only the largest timestamp is corrected.
+    Raises `CorruptBatchError`, or `InvalidRecordError` for producer fields that brokers refuse.
     """
     old = RecordBatch(batch)
     records = old.records()

@@ -141,34 +141,17 @@ def build_batch_from_columns(
     last_offset: int | None = None,
     **fields: Unpack[BatchFields],
 ) -> bytes:
-    """Build one batch from columns, without a Python object for each record.
+    """Build one batch of one or more records from buffers in Arrow's layout.
 
-    Parameters
-    ----------
-    rows : int
-        How many records, at least one.
-    columns : mapping
-        Buffers in Arrow's layout, as `RecordColumns.take` returns them except for the timestamp.
-        `offset`: int64. `timestamp`: int64, **milliseconds** since 1970, -1 for none; or None if no
-        record has one. `key`, `value`: (nulls, validity, int32 offsets, bytes). `headers`,
-        optional: (nulls, validity, int32 offsets, count of names, names, values), the last two like
-        `key`. `nulls` is ignored; a validity of None means that there are no nulls.
-    base_offset, last_offset : int, optional
-        As for `build_batch`.
-    **fields : BatchFields
-        Fields that the records share.
+    Raises as `build_batch`, and ValueError if a column is missing or its offsets are outside its
+    bytes.
 
-    Returns
-    -------
-    bytes
-        As of `build_batch`.
-
-    Raises
-    ------
-    OutOfOrderAppendError, OffsetOverflowError
-        As of `build_batch`.
-    ValueError
-        As of `build_batch`; or if a column is missing, or its offsets are outside its bytes.
+    | column | value; `nulls` are ignored, a validity of None means no nulls |
+    | --- | --- |
+    | `offset` | int64 |
+    | `timestamp` | int64, **ms** since 1970, -1 for none; or None if no record has one |
+    | `key`, `value` | (nulls, validity, int32 offsets, bytes) |
+    | `headers` (optional) | (nulls, validity, int32 offsets, number of names, names, values) |
     """
     builder = BatchBuilder(**fields)
     builder.start(base_offset)
@@ -182,28 +165,10 @@ def build_batches_from_columns(
     max_batch_bytes: int,
     **fields: Unpack[BatchFields],
 ) -> Iterator[bytes]:
-    """Build as few batches from columns as the maximum size allows.
+    """Build as few batches from columns as `max_batch_bytes` allows, on demand.
 
-    Parameters
-    ----------
-    rows : int
-        How many records; 0 yields no batches.
-    columns : mapping
-        As for `build_batch_from_columns`.
-    max_batch_bytes : int
-        Size limit of a batch before compression; only a single larger record makes a larger batch.
-    **fields : BatchFields
-        Fields that the records share. The sequence continues from batch to batch.
-
-    Yields
-    ------
-    bytes
-        As of `build_batch`, built on demand.
-
-    Raises
-    ------
-    OutOfOrderAppendError, ValueError
-        As of `build_batch_from_columns`.
+    The limit is before compression; only a single larger record exceeds it. The sequence continues
+    from batch to batch. Columns and errors are as for `build_batch_from_columns`.
     """
     builder = BatchBuilder(max_batch_bytes=max_batch_bytes, **fields)
     record_rows, row = RecordRows(rows, columns), 0

@@ -92,9 +92,8 @@ def pack_response_header(correlation_id: int, version: int) -> bytes:
 def parse_response_header(data: bytes, version: int) -> tuple[int, int]:
     """Return a response's correlation id, and the position where its body starts.
 
-    `data` is header and response, without the size; `version` is that of the request, 0 to 11.
-    Raises `CorruptionError` if a field is incomplete, and `UnsupportedFormatError` for another
-    version.
+    `data` has no size field; `version` is the request's, 0 to 11. Raises `CorruptionError` if a
+    field is incomplete, and `UnsupportedFormatError` for another version.
     """
     check_version("ListOffsets response", version, NEWEST_VERSION)
     reader = ProtocolReader(data, is_flexible=version >= FIRST_FLEXIBLE_VERSION)

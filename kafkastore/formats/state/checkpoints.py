@@ -50,12 +50,10 @@ class EpochStart(NamedTuple):
 
 
 def parse_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
-    """Parse an offset checkpoint, in the order of the file.
+    """Parse an offset checkpoint, in file order; an empty file has no entries.
 
-    Of a duplicate partition the last offset counts. An empty file, or one with only a version, has
-    no entries. Raises `CorruptCheckpointError` for a file that a broker refuses. The broker then
-    uses recovery points 0 (and recovers everything), or the first segments as log starts, and takes
-    the log directory offline once it is up.
+    The last offset of a duplicate partition counts. Raises `CorruptCheckpointError` for a file that
+    a broker ignores; it then takes the log directory offline once it is up.
 
     Source: Kafka 2.4.0 ``OffsetCheckpointFile``.
 
@@ -133,9 +131,8 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 def parse_partition_metadata(data: bytes) -> str:
     """Return the topic id in ``partition.metadata``, 22 URL-safe base64 characters.
 
-    Raises `CorruptCheckpointError` for a file that a broker refuses; the broker then takes the log
-    directory offline. Versions above 0 are read like 0, and the names before the colons are
-    ignored.
+    Versions above 0 are read like 0, names before the colons are ignored. Raises
+    `CorruptCheckpointError` for a file for which a broker takes the log directory offline.
 
     Source: Kafka 3.9.0 ``PartitionMetadataReadBuffer``.
 
@@ -172,11 +169,10 @@ def pack_partition_metadata(topic_id: str) -> bytes:
 
 
 def parse_clean_shutdown_marker(data: bytes) -> int | None:
-    """Return the broker epoch in ``.kafka_cleanshutdown``, or None.
+    """Return the broker epoch in ``.kafka_cleanshutdown``, None if it has none.
 
-    The file marks a clean shutdown. It is empty if a broker up to 3.6 wrote it, or may have no
-    epoch: then the result is None. Raises `CorruptCheckpointError` for any other content, which a
-    broker takes as no epoch.
+    Brokers up to 3.6 write an empty file. Raises `CorruptCheckpointError` for any other content; a
+    broker takes that as no epoch.
 
     Source: Kafka 3.9.0 ``CleanShutdownFileHandler``; KIP-966.
 

@@ -166,9 +166,7 @@ def parse_partition_directory(name: str) -> PartitionDirectory:
 def parse_segment_file(name: str) -> SegmentFile | None:
     """Parse the name of a segment's file; None if brokers do not write such a name.
 
-    A broker looks at the end of a name and takes the digits before its first dot, however many. It
-    opens ``42.log``, which it would not write itself, under the name with 20 digits; such names
-    return None here.
+    A broker also opens ``42.log``, under the name with 20 digits; such names return None here.
 
     Source: Kafka 3.9.0 ``LogFileUtils``, ``Snapshots``.
 
@@ -234,10 +232,8 @@ def kind_in_log_dir(
 ) -> Literal["partition", "skipped", "unexpected"]:
     """Return how a broker treats an entry of its log directory.
 
-    The result is ``partition``; ``skipped`` for files and for the index cache of tiered storage;
-    ``unexpected`` for directories, such as ``lost+found``, that stop a broker's start.
-    `is_directory` follows links. The directory of ``__cluster_metadata`` is a partition here; in a
-    broker the KRaft code loads it.
+    Files and the index cache of tiered storage are ``skipped``; ``unexpected`` directories, such as
+    ``lost+found``, stop a broker's start. `is_directory` follows links.
 
     Source: Kafka 3.9.0 ``LogManager.loadLogs``.
     """

@@ -56,12 +56,10 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Set the epoch in which the offsets from `start_offset` on are written.
+        """Start an epoch at `start_offset`; return whether entries changed.
 
-        A later start of the latest epoch changes nothing. Otherwise an entry is added, entries that
-        it contradicts (with this or a higher epoch, or from this offset on) are removed, and the
-        result is True: a broker then writes the checkpoint. Raises `InvalidLeaderEpochError` if the
-        epoch or the offset is negative.
+        An entry that contradicts the new one is removed; a later start of the latest epoch changes
+        nothing. Raises `InvalidLeaderEpochError` for a negative epoch or offset.
 
         Source: Kafka 3.9.0 ``LeaderEpochFileCache.assign``.
         """
@@ -78,11 +76,10 @@ class LeaderEpochs:
         return True
 
     def assign_many(self, headers: NDArray[np.void], *, first_epoch: int = 0) -> bool:
-        """Assign the epochs of a log's batches, as recovery does.
+        """Assign the epochs of a log's batches, as recovery does; return if any is new.
 
-        Returns whether an entry was added. `headers` are BATCH_HEADER in the order of the log.
-        Epochs below `first_epoch` (`BrokerRules.first_epoch_recovered`) and, unlike in `assign`,
-        those not above the latest are skipped.
+        `headers` are BATCH_HEADER in log order. Epochs below `first_epoch`
+        (`BrokerRules.first_epoch_recovered`) and those not above the latest are skipped.
 
         Source: Kafka 2.4.0, 3.9.0 ``LogSegment.recover``.
         """
@@ -149,12 +146,10 @@ class LeaderEpochs:
         return None if slot < 0 else self._entries[slot].epoch
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return an epoch's end, for a follower or consumer that looks for a divergence.
+        """Return the largest epoch up to the requested one, and its exclusive end offset.
 
-        The result is the largest epoch up to the requested one, and its exclusive end: the start of
-        the next epoch, or `log_end_offset` (exclusive) for the latest one. If all known epochs are
-        higher, it is the requested epoch and the first start offset. If all are lower, or none is
-        known or requested (-1), it is (-1, -1).
+        If all known epochs are higher: the requested epoch and the first start offset. If all are
+        lower, or none is known or requested (-1): (-1, -1).
 
         Source: Kafka 2.4.0 ``LeaderEpochFileCache.endOffsetFor``.
         """

@@ -70,13 +70,10 @@ ENTRY_SIZE = PRODUCER_ENTRY_ON_DISK.itemsize
 
 
 def parse(data: bytes) -> NDArray[np.void]:
-    """Parse a producer snapshot into PRODUCER_ENTRY, in the order of the file.
+    """Parse a producer snapshot into PRODUCER_ENTRY, in file order; -1 means none.
 
-    -1 stands for none: no batch known (`last_sequence`, `last_offset`), no marker seen
-    (`coordinator_epoch`), no open transaction (`current_txn_first_offset`). Bytes after the last
-    entry are part of the checksum and otherwise ignored. Raises `CorruptCheckpointError` for a file
-    that a broker refuses: it deletes the file and continues with an older snapshot or from the
-    start of the log.
+    Raises `CorruptCheckpointError` for a file that a broker refuses: it deletes the file, and
+    continues with an older snapshot or from the start of the log.
 
     Source: Kafka 2.4.0 ``ProducerStateManager.readSnapshot``.
 

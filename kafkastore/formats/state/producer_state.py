@@ -156,13 +156,10 @@ class ProducerState:
     def replay(
         self, headers: NDArray[np.void], controls: Sequence[ControlRecord | None] = ()
     ) -> NDArray[np.void]:
-        """Apply batches of the log, as recovery does, even if they are invalid.
+        """Apply the next batches (BATCH_HEADER), even invalid; return new ABORTED_TXN.
 
-        `headers` (BATCH_HEADER) are the next batches, of any format. `controls` has the record of
-        each control batch among them (`control_records.first_control_record`), None for one without
-        records. Returns the new ABORTED_TXN entries of the transaction index. The time of a marker
-        is that of its batch's header: a marker is the only record of its batch. Raises ValueError
-        if the number of control records is wrong.
+        `controls` has the record of each control batch among `headers`, None for one without
+        records. Raises ValueError if their number is wrong.
 
         Source: Kafka 2.4.0 ``LogSegment.recover``, ``LogSegment.updateProducerState``.
         """
@@ -180,11 +177,8 @@ class ProducerState:
     ) -> ProducerAppend:
         """Check batches to be appended together, without changing the state.
 
-        `headers` (BATCH_HEADER) have the offsets that the batches will get; `controls` is as in
-        `replay`. `origin` is ``client``, ``coordinator`` or ``replication``: only a client's
-        sequences are checked, and a leader's epochs are not. With a `duplicate` in the result, the
-        batches must not be written. Raises `ProducerStateError` (a subclass) if a leader refuses
-        one of them, and then none is written; ValueError if the number of control records is wrong.
+        `headers` have their new offsets, `controls` as in `replay`. Nothing must be written if the
+        result has a `duplicate`. Raises `ProducerStateError` if a leader refuses a batch.
 
         Source: Kafka 2.4.0, 3.9.0 ``Log.analyzeAndValidateProducerState``, ``ProducerAppendInfo``.
         """

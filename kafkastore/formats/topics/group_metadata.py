@@ -172,9 +172,8 @@ def parse_key(data: bytes) -> OffsetCommitKey | GroupMetadataKey | UnknownKey:
 def parse_offset_commit_value(data: bytes | None) -> OffsetAndMetadata | None:
     """Parse the value of an `OffsetCommitKey`; None for a tombstone.
 
-    A tombstone means that the offset has expired or was deleted. Extra bytes are ignored, as in
-    Kafka. Raises `CorruptionError`, with the position in the value, if a field is incomplete, and
-    `UnsupportedFormatError` if the version is not 0 to 4.
+    Extra bytes are ignored, as in Kafka. Raises `CorruptionError` (position in the value) if a
+    field is incomplete, and `UnsupportedFormatError` if the version is not 0 to 4.
 
     Source: Kafka 4.1.1 ``OffsetCommitValue.json``.
 

@@ -32,9 +32,8 @@ def output_directory(
 ) -> Iterator[Path]:
     """Yield a working directory that replaces `out` if the block succeeds.
 
-    `out` may be missing, empty, or the output of an earlier run; no input may be inside it or
-    contain it. With `resume` the files of an interrupted run are kept. Raises `ChangeRefusedError`
-    if `out` has other files, cannot be replaced, or is being written by another run.
+    With `resume` an interrupted run's files are kept. Raises `ChangeRefusedError` if `out` has
+    foreign files, is in use or can't be replaced, or if an input is inside it or contains it.
     """
     target = Path(os.path.realpath(out))
     _check_place(target, inputs)

@@ -52,9 +52,8 @@ def read_slices(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of slices in batches of about `BATCH_ROWS` rows.
 
-    With `are_decided` all slices end at or before the last stable offset. Raises `DataLossError` if
-    planned records are missing, unless `failOnDataLoss` is false, and `CorruptionError` at corrupt
-    bytes, unless `onCorrupt` says otherwise.
+    `are_decided`: all slices end by the last stable offset. Raises `DataLossError` for missing
+    records (`failOnDataLoss`), and `CorruptionError` at corrupt bytes (`onCorrupt`).
     """
     batches = (
         batch

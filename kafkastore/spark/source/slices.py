@@ -70,11 +70,10 @@ class SlicePack(InputPartition):
 
 
 def task_bytes(total_bytes: int, min_tasks: int = 1) -> int:
-    """Return how many bytes a task should read.
+    """Return how many bytes a task should read, by `TASKS_PER_CORE`.
 
-    `total_bytes` includes `OPENING_BYTES` for each partition. This machine's cores get
-    `TASKS_PER_CORE` tasks each, within `SMALLEST_TASK_BYTES` and `LARGEST_TASK_BYTES`, or smaller
-    ones if `min_tasks` requires it.
+    The result is within `SMALLEST_TASK_BYTES` and `LARGEST_TASK_BYTES`, or smaller if `min_tasks`
+    requires it. `total_bytes` includes `OPENING_BYTES` for each partition.
     """
     share = total_bytes // (TASKS_PER_CORE * (os.cpu_count() or 1))
     size = min(max(share, SMALLEST_TASK_BYTES), LARGEST_TASK_BYTES)

@@ -76,9 +76,8 @@ class LogNow(NamedTuple):
 def look(log: PartitionLog, known: Sequence[BatchPosition] = ()) -> LogNow:
     """Return where a log, just opened or refreshed, begins and ends now.
 
-    `known` are batches that existed before; in the segment of one that still exists, only the bytes
-    after it are read. The log ends after the last batch that is whole and has a valid checksum; a
-    batch that is being written, or that a crash left incomplete, does not count.
+    It ends after the last whole batch with a valid checksum. `known` are earlier batches; only the
+    bytes after one that still exists are read.
     """
     return log.retry_if_changed(lambda: _look(log, known))
 
@@ -228,10 +227,8 @@ def find_loss(
 ) -> Loss | None:
     """Return what prevents reading on from an offset; None if nothing is missing.
 
-    `mark` is the batch of the last record that was read. If the log has another batch there, leader
-    epochs show where the records differ: at the first offset of a leader after the batch's. Without
-    such a leader that place is unknown. Compaction rewrites batches but keeps their epochs, so in
-    segments that may be compacted only epochs count.
+    `mark` is the last record's batch; where the log has another one, leader epochs show from which
+    offset records differ. Compaction keeps epochs, so only these count there.
 
     Source: Kafka 3.9.0 ``LeaderEpochFileCache.endOffsetFor``, ``OffsetFetcher.validatePositions``.
     """

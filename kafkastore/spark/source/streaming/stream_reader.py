@@ -157,9 +157,8 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends; `start` itself if there is nothing to read.
 
-        A `limit` of `ReadAllAvailable` reads everything; any other means the options' limits.
-        Raises `DataLossError` if records after the start are lost or replaced and `failOnDataLoss`
-        is on.
+        A `limit` other than `ReadAllAvailable` means the options' limits. Raises `DataLossError` if
+        records after the start are lost or replaced and `failOnDataLoss` is on.
         """
         return _unmoved(lambda: self._latest_offset(start, limit))
 

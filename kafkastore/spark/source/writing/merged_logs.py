@@ -63,9 +63,8 @@ def whole_logs(
 ) -> Iterator[StagedLog]:
     """Yield each partition as one log, merged if it has several, in no order.
 
-    `logs` are in the order of their records, or have offsets that give the order (`keeps_offsets`).
-    Merged logs are written to `work`, and the originals removed. Raises `OutOfOrderAppendError` if
-    offsets to keep do not increase from log to log.
+    `logs` are in record order, or `keeps_offsets` gives it. Merged logs are written to `work`, the
+    originals removed. Raises `OutOfOrderAppendError` if kept offsets do not increase.
     """
     by_partition: dict[TopicPartition, list[StagedLog]] = {}
     for log in sorted(logs, key=lambda log: log.start_offset) if keeps_offsets else logs:

@@ -36,9 +36,9 @@ class TaskLogs:
     def append(self, topic_partition: TopicPartition, rows: pa.Table) -> None:
         """Append rows of `key`, `value`, `headers`, `timestamp`, and kept `offset`.
 
-        There must be at least one row. Raises `InvalidRecordError` if a leader would reject a
-        record, `OutOfOrderAppendError` if offsets do not increase, `ChangeRefusedError` if the log
-        directory has the partition already.
+        At least one. Raises `InvalidRecordError` if a leader would reject a record,
+        `ChangeRefusedError` for an existing partition, `OutOfOrderAppendError` if offsets do not
+        increase.
         """
         try:
             keeps = self._job.keeps_offsets
