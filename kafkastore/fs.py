@@ -301,12 +301,10 @@ _held_here: set[tuple[int, int, int]] = set()
 
 
 class LockFile:
-    """The lock on a log directory's ``.lock``, as a broker takes it.
+    """A POSIX record lock on a log directory's ``.lock``, as a broker takes it.
 
-    A broker holds a POSIX record lock (``fcntl``) on the whole file while it runs; that the file
-    exists means nothing. Java's ``FileChannel.tryLock`` and ``lockf`` exclude each other, ``flock``
-    does not see them. With `create`, a missing file is created, as brokers do; jobs never do.
-    Raises BlockingIOError if a process holds the lock, this one included.
+    With `create` a missing file is created, as brokers do; jobs never do. Raises BlockingIOError if
+    any process holds the lock. An existing file means nothing, and ``flock`` does not see the lock.
 
     Source: Kafka 2.4.0 ``FileLock``; fcntl(2).
     """

@@ -39,9 +39,8 @@ _SKIPPED = frozenset({".lock", "lost+found"})
 class StoreCopy:
     """The result of a copy; `bytes` is the total size of its files.
 
-    `skipped` has the relative paths that are not part of a log directory: ``.lock``,
-    ``lost+found``, sockets. `left_out` has the directories with a file that can't be read, of which
-    nothing is copied, and the errors.
+    `skipped` has the relative paths that are not part of a log directory (``.lock``, sockets);
+    `left_out` the directories not copied, because a file can't be read, and the errors.
     """
 
     destination: Path

@@ -52,15 +52,16 @@ class DamagedBytes(NamedTuple):
 class SegmentCheck:
     """The pass over one segment: its log and its indexes.
 
-    `next_offset` is the offset after the previous segment, and after `findings` the offset after
-    this one's last complete batch (unchanged if the log is not read). Without `reads_log` only file
-    sizes and indexes are checked. `before` is the finished check of the previous segment, whose
-    producers are carried over; without it, transactions that began earlier are unknown.
+    Without `reads_log` only file sizes and indexes are checked. `before` is the previous segment's
+    finished check, whose producers are carried over; without it, earlier transactions are unknown.
 
-    After `findings`: `largest_timestamp` (ms; -1 if no batch has one), the position of the first
-    batch that has it, `epochs` (pairs of a leader epoch and its first offset here, both ascending),
-    `epochs_fall` (True if a batch has a smaller epoch than an earlier one: one of them is wrong),
-    and `damages`, all of them.
+    | after `findings`    | value                                                                |
+    | ------------------- | -------------------------------------------------------------------- |
+    | `next_offset`       | after the last complete batch; before, or unread: the previous one's |
+    | `largest_timestamp` | ms; -1 if no batch has one; its position is the first such batch's   |
+    | `epochs`            | pairs of a leader epoch and its first offset here, both ascending    |
+    | `epochs_fall`       | True if a batch has a smaller epoch than an earlier one              |
+    | `damages`           | all corrupt places                                                   |
     """
 
     def __init__(

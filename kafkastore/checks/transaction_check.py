@@ -39,9 +39,8 @@ if TYPE_CHECKING:
 class TransactionCheck:
     """The check of a transaction index, in step with the pass over the log.
 
-    `before` is the finished check of the previous segment, None if it was not read completely.
-    `producers` is None until a batch has a producer id; transactions that began before `known_from`
-    may be unknown; `has_gaps`: batches may be missing since, for example after compaction.
+    `before` is the previous segment's complete check or None. `producers` is None before a producer
+    id; transactions from before `known_from`, or with `has_gaps`, may be unknown.
     """
 
     def __init__(self, segment: LogSegment, before: TransactionCheck | None) -> None:

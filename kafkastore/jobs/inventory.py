@@ -25,11 +25,10 @@ MOST_SAMPLED_RECORDS = 256
 
 
 class SegmentInventory(NamedTuple):
-    """The contents of one segment.
+    """The contents of one segment; `modified` and `size` are those of the ``.log``.
 
-    `modified` and `size` are those of the ``.log``; `largest_timestamp` is None if no
-    record has one. `records` excludes transaction markers; index entries exclude padding, and are
-    None if the file is missing.
+    `largest_timestamp` is None if no record has one. `records` excludes transaction markers; index
+    entries exclude padding, and are None if the file is missing.
     """
 
     base_offset: int
@@ -44,9 +43,8 @@ class SegmentInventory(NamedTuple):
 class PartitionInventory(NamedTuple):
     """The contents of one partition.
 
-    `readable_end` is the exclusive end of the readable part of a corrupt log, else None; `error` is
-    the reason. `samples` are timestamps and offsets of records spread over the log; `times` are
-    those to look up, ms since 1970, in increasing order, empty if the partition cannot be read.
+    A corrupt log has an exclusive `readable_end` and an `error`. `samples` are timestamps and
+    offsets; `times` to look up are ms since 1970, ascending, empty if it can't be read.
     """
 
     place: PartitionPath

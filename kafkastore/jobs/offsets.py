@@ -69,9 +69,8 @@ class PartitionTimeOffsets(NamedTuple):
 class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
     """Look up times in each partition by each of the rules.
 
-    `timestamps` are ms since 1970, or special timestamps from -1 to -6. `rules` are as for
-    `PartitionLog.list_offset`, or ``legacy``, for which `now`, `mtimes` and `whole_seconds` are as
-    for `kafkastore.legacy.fetch_offsets_before`.
+    `timestamps` are ms since 1970, or special ones from -1 to -6. `rules` are as for
+    `PartitionLog.list_offset`; other parameters as for `kafkastore.legacy.fetch_offsets_before`.
     """
 
     timestamps: Sequence[int]

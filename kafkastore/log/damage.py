@@ -85,9 +85,8 @@ def check_on_corrupt(on_corrupt: str) -> OnCorrupt:
 class CorruptionHandler:
     """Handle corrupt bytes during one read, as `on_corrupt` demands.
 
-    `skipped` receives the skipped bytes; without it each is a `SkippedBytesWarning`. `has_skipped`
-    is True after the first ones, also if another read has noted them. `stopped_at` is the byte
-    position in the segment at which the read stopped, or None.
+    Without `skipped`, a `SkippedBytesWarning` reports each skip. `has_skipped` is True after the
+    first one, also of another read. `stopped_at` is a byte position in the segment.
     """
 
     def __init__(

@@ -67,13 +67,13 @@ class _Shared(Generic[ItemT, ResultT]):
 class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
     """The results for all items, in order; leaving a `with` block ends the threads.
 
-    `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all at
-    once). With one thread, the caller's thread does the work. An error in `work` is raised when its
-    item's turn comes, and no further items start. `close`, the last result and an error wait for
-    the threads and set `stop`. An iterator that is garbage collected only sets `stop` and does not
-    wait: the collector may run in a thread that holds a lock of `threading` that every ending
-    thread needs. A process that is forked has no threads for it: the next result is an error there.
+    An error in `work` is raised at its item's turn; no further items start. `close`, the last
+    result and an error wait for the threads. After a fork, the next result is an error.
     """
+
+    # `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all
+    # at once). The garbage collector only sets `stop`: it may run in a thread that holds a lock of
+    # `threading` that every ending thread needs.
 
     def __init__(
         self,

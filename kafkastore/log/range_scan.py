@@ -75,9 +75,8 @@ class ScannedRun(NamedTuple):
 class RangeScan:
     """A scan of the batches from `start_offset` to `end_offset`, exclusive.
 
-    An incomplete batch at the log's end, before `known_end_offset`, is corrupt. `first_offset` is
-    where a segment is scanned from; a new listing raises it, as compaction may have merged batches
-    already read with others.
+    An incomplete batch before `known_end_offset` is corrupt. A new listing raises `first_offset`,
+    where scans begin, as compaction may have merged batches already read with others.
     """
 
     def __init__(

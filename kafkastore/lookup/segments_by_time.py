@@ -112,12 +112,11 @@ class Lookup(Protocol):
 class SegmentsByTime:
     """Segments in offset order, each with the largest time for which it is searched.
 
-    The first segment whose largest time is at or after the target is searched; with
-    `falls_through`, the next ones too, up to the first answer. Largest times are read only as
-    needed. Smaller targets count as `smallest_target`; answers are at or after `starting_offset`
-    and below `end_offset`. Thread-safe: values are cached per segment, and concurrent threads store
-    equal values.
+    The first at or after the target (at least `smallest_target`) is searched; with `falls_through`,
+    the next ones too. Answers are from `starting_offset` on and below `end_offset`.
     """
+
+    # Threads that compute a largest time at the same time store equal values.
 
     def __init__(
         self,

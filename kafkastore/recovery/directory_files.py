@@ -39,9 +39,8 @@ class LeftOver(str):
 class DirectoryFiles:
     """The files there would be after loading, by name; nothing on disk changes.
 
-    A directory that can't be listed raises `NotALogDirectoryError`. A segment's file name that is
-    not a regular file raises `NotAFileError`: a broker would treat it as missing, and fail to
-    create the file. A log without an offset in its name raises `InvalidNameError`.
+    Raises `NotALogDirectoryError` if it can't be listed, `InvalidNameError` for a log without an
+    offset, `NotAFileError` for a segment's file (a broker fails to create it) that is not regular.
     """
 
     def __init__(self, path: Path) -> None:

@@ -50,9 +50,8 @@ from kafkastore.versions import BrokerRules
 class LogLoader:
     """Load one partition directory, in the steps of a broker.
 
-    `files` notes all changes except truncated logs; `segments` are those that remain, by base
-    offset. The offsets are the checkpointed ones before `load`, and the broker's own after it. If
-    `now_ms` is None, no producer expires.
+    `files` notes all changes except truncated logs; `segments` are what remains. `load` replaces
+    the checkpointed offsets by the broker's own. If `now_ms` is None, no producer expires.
     """
 
     def __init__(

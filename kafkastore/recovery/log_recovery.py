@@ -31,11 +31,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSegment:
-    """A segment that remains after loading.
+    """A segment that remains after loading, with `valid_bytes` of the log's `size`.
 
-    `size` is that of the ``.log`` now, of which `valid_bytes` remain; `next_offset` follows the
-    last batch. `is_recovered`: the log was checked and its indexes rebuilt. `cut_kind` and `reason`
-    say why bytes are cut, or are None.
+    `next_offset` follows the last batch. `is_recovered`: the log was checked and its indexes
+    rebuilt. `cut_kind` and `reason` say why bytes are cut, or are None.
     """
 
     base_offset: int

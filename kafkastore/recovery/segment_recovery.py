@@ -64,8 +64,7 @@ class SegmentRecovery:
         """Check a log, rebuild its indexes, write a snapshot; return the bytes cut.
 
         Updates `segment`. Raises `OffsetOverflowError` if it must be split first,
-        `OutOfOrderAppendError` at decreasing offsets. `finds_epochs` keeps its epochs in any
-        version.
+        `OutOfOrderAppendError` if offsets decrease. `finds_epochs` keeps epochs in any version.
 
         Source: Kafka 2.4.0 ``Log.recoverSegment``, ``LogSegment.recover``.
         """

@@ -56,7 +56,7 @@ class Conversion(NamedTuple):
 
 
 def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
-    """Yield a segment's log as record batches, without bytes after the last whole one.
+    """Yield a segment's log as record batches, without incomplete ones at its end.
 
     Equal logs give equal output with the same compression libraries. Raises `CorruptionError` at a
     corrupt batch, and ValueError if a batch would be larger than 2**31 - 1 bytes.

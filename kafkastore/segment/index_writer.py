@@ -12,10 +12,11 @@ from kafkastore.fs import FileSystem
 class IndexWriter:
     """Write an offset or time index, preallocated while it grows, trimmed at close.
 
-    `entry_size` is 8 for an offset index and 12 for a time index. Entries are written with pwrite,
-    never through a mapping: a full disk then raises an error and not a signal. The bytes after the
-    last entry are always zero.
+    `entry_size` is 8 for an offset index and 12 for a time index. The bytes after the last entry
+    are always zero.
     """
+
+    # pwrite, never a mapping: a full disk then raises an error and not a signal.
 
     def __init__(
         self, descriptor: int, entry_size: int, entry_count: int, fs: FileSystem

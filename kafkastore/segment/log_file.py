@@ -136,8 +136,7 @@ class LogFile:
         """Scan batch headers from a batch's byte position, at least one batch at a time.
 
         Reads grow from `first_read` bytes. Views of a `mapped` file stay valid, but truncation then
-        kills the process. Raises a `CorruptionError` at corrupt bytes, after all batches before
-        them.
+        kills the process. Raises a `CorruptionError` after all batches before corrupt bytes.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -217,9 +216,8 @@ class LogFile:
     def check_end(self, position: int, next_offset: int | None = None) -> None:
         """Raise if the log can't end at `position`, after its last whole batch.
 
-        With `bounds` only the last segment may have a torn tail, which begins as a batch from
-        `next_offset` on. Without, as a broker. Raises `CorruptBatchError` or
-        `UnsupportedFormatError`.
+        With `bounds`, only a last segment's torn tail, which begins as a batch from `next_offset`
+        on, may remain; without, as in a broker. Raises `CorruptionError`.
         """
         if position == self._end or position >= self.size:
             return

@@ -49,12 +49,10 @@ class Producers(Protocol):
 
 
 class RebuiltIndexes(NamedTuple):
-    """A segment's indexes, built from its log alone.
+    """A segment's indexes, from its log, which a broker truncates at `valid_bytes`.
 
-    Bytes from `valid_bytes` on are torn, preallocated or, with a `reason`, corrupt: a broker
-    truncates them, but with a `read_error` it takes the log directory offline. The transaction
-    index is empty unless the state of the producers was given. `producers_end_offset` is the end of
-    that state: the offset after the last record batch, or None without record batches.
+    The rest is torn, preallocated or corrupt (`reason`); at a `read_error` the broker goes offline.
+    `producers_end_offset` follows the last record batch, or is None.
     """
 
     offset_index: bytes

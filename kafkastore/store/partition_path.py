@@ -37,9 +37,8 @@ class _PathFields(NamedTuple):
 class PartitionPath(_PathFields):
     """The path of one partition, which any process can open.
 
-    `root` is the log directory around it, whose checkpoints bound it, or None; `path` is the
-    partition directory; `bytes` is the size of its ``.log`` files, by which work is divided.
-    `listed_by` is the open store, in the process that listed the partition; it is not pickled.
+    `root` is the log directory around it, or None; `bytes` the size of its ``.log`` files.
+    `listed_by`, the open store in the process that listed it, is not pickled.
     """
 
     listed_by: LogStore | None = None

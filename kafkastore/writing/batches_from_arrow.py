@@ -26,9 +26,8 @@ def batches_of_columns(
 ) -> Iterator[bytes]:
     """Build batches of up to `batch_bytes` uncompressed bytes from Arrow data.
 
-    Columns: `value`, optional `key`, `timestamp` (or int ms), `headers`; `offset` with
-    `keep_offsets`. Raises `InvalidColumnError`, or `OutOfOrderAppendError` at offsets that do not
-    increase.
+    Columns are `value`, optional `key`, `timestamp` (or int ms), `headers`, and `offset` to keep.
+    Raises `InvalidColumnError`, or `OutOfOrderAppendError` if offsets do not increase.
     """
     table = pa.table(data) if isinstance(data, pa.RecordBatch) else data
     reader = pa.RecordBatchReader.from_stream(table)

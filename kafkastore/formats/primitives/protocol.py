@@ -66,13 +66,10 @@ def check_version(message: str, version: int, newest: int, *, position: int | No
 
 
 class ProtocolReader:
-    """Read the fields of a message one after the other.
+    """Read the fields of a message one after the other; each method takes a name.
 
-    Every method takes the field's name, for the error. It raises `CorruptionError`, with the byte
-    position at which the field starts, if the field is incomplete, or null where null is not
-    allowed. Lengths and counts are checked against the remaining bytes. `is_flexible` selects
-    compact lengths and counts; it may be set later, because records of internal topics have their
-    version in their first two bytes.
+    Raises `CorruptionError` (name, position of the field) for an incomplete or wrongly null field.
+    `is_flexible` selects compact lengths and counts.
     """
 
     __slots__ = ("_data", "is_flexible", "position")

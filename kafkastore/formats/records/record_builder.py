@@ -146,12 +146,12 @@ def build_batch_from_columns(
     Raises as `build_batch`, and ValueError if a column is missing or its offsets are outside its
     bytes.
 
-    | column | value; `nulls` are ignored, a validity of None means no nulls |
-    | --- | --- |
-    | `offset` | int64 |
-    | `timestamp` | int64, **ms** since 1970, -1 for none; or None if no record has one |
-    | `key`, `value` | (nulls, validity, int32 offsets, bytes) |
-    | `headers` (optional) | (nulls, validity, int32 offsets, number of names, names, values) |
+    | column               | value; `nulls` are ignored, a validity of None means no nulls       |
+    | -------------------- | ------------------------------------------------------------------- |
+    | `offset`             | int64                                                               |
+    | `timestamp`          | int64, **ms** since 1970, -1 for none; or None if no record has one |
+    | `key`, `value`       | (nulls, validity, int32 offsets, bytes)                             |
+    | `headers` (optional) | (nulls, validity, int32 offsets, number of names, names, values)    |
     """
     builder = BatchBuilder(**fields)
     builder.start(base_offset)

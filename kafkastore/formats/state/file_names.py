@@ -100,10 +100,10 @@ def is_topic_name(name: object) -> bool:
 class PartitionDirectory(NamedTuple):
     """The parts of a partition directory's name.
 
-    `suffix` is empty, ``delete``, ``future`` or ``stray``. The topic of a ``delete`` or ``stray``
-    directory may be shortened: those names have at most 255 characters. `uuid` is the text between
-    the last dot and the suffix, 32 hexadecimal digits if a broker named the directory; None without
-    a suffix.
+    | part              | value                                                             |
+    | ----------------- | ----------------------------------------------------------------- |
+    | `topic_partition` | the topic of a ``delete`` or ``stray`` directory may be shortened |
+    | `uuid`            | text between the last dot and the suffix; None without a suffix   |
     """
 
     topic_partition: TopicPartition
@@ -114,10 +114,11 @@ class PartitionDirectory(NamedTuple):
 class SegmentFile(NamedTuple):
     """The parts of the name of a segment's file.
 
-    `base_offset` of a producer or KRaft snapshot is the first offset that it does not contain.
-    `type_suffix` is ``.log``, ``.index``, ``.timeindex``, ``.txnindex``, ``.snapshot`` or
-    ``.checkpoint``. `temporary` is empty, ``.deleted``, ``.cleaned``, ``.swap``, or ``.part`` for a
-    KRaft snapshot. `leader_epoch` is the epoch in a KRaft snapshot's name, else None.
+    | part           | value                                                                      |
+    | -------------- | -------------------------------------------------------------------------- |
+    | `base_offset`  | of a producer or KRaft snapshot: the first offset that it does not contain |
+    | `temporary`    | ``.part`` for a KRaft snapshot                                             |
+    | `leader_epoch` | of a KRaft snapshot, else None                                             |
     """
 
     base_offset: int

@@ -28,12 +28,10 @@ UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET = -1, -1
 class LeaderEpochs:
     """The leader epochs of a partition: (epoch, start offset) pairs.
 
-    Entries are assigned one after the other: an entry that breaks the order removes those it
-    contradicts, while 2.4 takes a checkpoint as it is. Raises `InvalidLeaderEpochError` if an epoch
-    or an offset is negative.
+    An entry that breaks the order removes those it contradicts; 2.4 takes a checkpoint as it is.
+    Raises `InvalidLeaderEpochError` if an epoch or an offset is negative.
 
     Source: Kafka 3.9.0 ``LeaderEpochFileCache``.
-
 
     >>> epochs = LeaderEpochs([(2, 6), (3, 8)])
     >>> epochs.epoch_for_offset(7), epochs.end_offset_for(2, log_end_offset=20)

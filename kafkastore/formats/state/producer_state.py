@@ -61,11 +61,8 @@ class ProducerAppend:
 class ProducerState:
     """The producers of a partition up to an offset, and their transactions.
 
-    `entries` (PRODUCER_ENTRY) is the state at the offset of the first batch that will be given;
-    default: no producers, as at the start of a log. `rules` is what `versions.rules_of` returns for
-    a broker's version. To truncate a log, create a new state from the newest snapshot at or before
-    the new end, and replay from there. When a broker loads a snapshot, it leaves out expired
-    producers: `remove_expired`.
+    `entries` (PRODUCER_ENTRY) are those before the first batch; default: none, as at a log's start.
+    To truncate, create a new state from a snapshot, `remove_expired` as a broker does, and replay.
     """
 
     def __init__(

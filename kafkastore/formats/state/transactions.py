@@ -30,16 +30,14 @@ def is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]:
 class AbortedBatches:
     """Find the batches that a read_committed reader skips.
 
-    `aborted_txns` (ABORTED_TXN, in any order) must include all transactions that overlap the
-    requested offsets, see `transaction_index.collect_aborted_txns`; others do no harm.
-
-    Kafka's consumer does not get last offsets. It treats a producer's transactional batches as
-    aborted from the first offset of an aborted transaction up to the producer's next ABORT marker.
-    The last offset in the index is that of this marker, so that the results are the same. No marker
-    has to be decoded, and no state is kept between calls.
+    `aborted_txns` (ABORTED_TXN, in any order) must include all that overlap the requested offsets,
+    see `transaction_index.collect_aborted_txns`.
 
     Source: Kafka 2.4.0 ``Fetcher.PartitionRecords.nextFetchedRecord``.
     """
+
+    # Kafka's consumer treats a producer's transactional batches as aborted up to its next ABORT
+    # marker. The last offset in the index is that of this marker, so no marker has to be decoded.
 
     def __init__(self, aborted_txns: NDArray[np.void]) -> None:
         self._producer_ids = np.unique(aborted_txns["producer_id"])

@@ -93,11 +93,14 @@ class UnknownKey(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A committed offset.
 
-    `offset` is the next offset that the group will read: the exclusive end of the records it has
-    read. `metadata` is set by the client, mostly empty. `commit_timestamp` is ms since 1970, by the
-    broker's clock or from an old client. `leader_epoch` is that of the last record read; -1: none,
-    or a version before 3. `expire_timestamp` is ms since 1970; -1: none, or any version but 1.
-    `topic_id` is 22 characters of URL-safe base64; None before 4.1.
+    | field              | value                                                      |
+    | ------------------ | ---------------------------------------------------------- |
+    | `offset`           | exclusive end of the records that the group has read       |
+    | `leader_epoch`     | of the last record read; -1: none, or a version before 3   |
+    | `metadata`         | set by the client, mostly empty                            |
+    | `commit_timestamp` | ms since 1970, by the broker's clock or from an old client |
+    | `expire_timestamp` | ms since 1970; -1: none, or any version but 1              |
+    | `topic_id`         | 22 characters of URL-safe base64; None before 4.1          |
     """
 
     offset: int
@@ -109,11 +112,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class MemberMetadata(NamedTuple):
-    """A member of a classic group.
+    """A member of a classic group; timeouts are in ms.
 
-    Timeouts are in ms; `rebalance_timeout` is -1 in version 0, where brokers use the session
-    timeout. `subscription` and `assignment`, from member and leader, are in the group protocol's
-    own format. `group_instance_id` is that of a static member; None before version 3.
+    `rebalance_timeout` is -1 in version 0, where brokers use the session timeout. `subscription`
+    and `assignment` are the group protocol's. `group_instance_id` is None before version 3.
     """
 
     member_id: str
@@ -129,10 +131,13 @@ class MemberMetadata(NamedTuple):
 class GroupMetadata(NamedTuple):
     """A classic group after a rebalance.
 
-    `protocol_type` is ``consumer`` or ``connect``, or empty if offsets were committed without
-    membership. `generation` counts the rebalances. `protocol` is the agreed assignor and `leader`
-    the member that ran it; both are None for an empty group. `current_state_timestamp` is when the
-    group entered its state, ms since 1970; -1: none, or a version before 2.
+    | field                     | value                                                        |
+    | ------------------------- | ------------------------------------------------------------ |
+    | `protocol_type`           | ``consumer``, ``connect``; empty: commits without membership |
+    | `generation`              | number of rebalances                                         |
+    | `protocol`                | agreed assignor; None for an empty group                     |
+    | `leader`                  | member that ran the assignor; None for an empty group        |
+    | `current_state_timestamp` | ms since 1970, when the state began; -1 before version 2     |
     """
 
     protocol_type: str

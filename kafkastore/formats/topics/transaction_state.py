@@ -67,13 +67,15 @@ class TransactionPartitions(NamedTuple):
 class TransactionLogValue(NamedTuple):
     """The state of a transactional id; timestamps are ms since 1970.
 
-    The clock is the coordinator's. It aborts a transaction after `transaction_timeout_ms`. An
-    unknown `transaction_status` is a plain int, which brokers refuse. `transaction_partitions` is
-    None for null, which brokers write in the state EMPTY. `transaction_start_timestamp_ms` is -1
-    before the first transaction. `previous_producer_id` is that of the last committed transaction
-    if it differs, else -1. `next_producer_id` and `next_producer_epoch` are sent to the producer
-    but not in use yet; -1 for none. `client_transaction_version` is the client's feature level of
-    ``transaction.version``; 0 before version 1.
+    | field                            | value                                                    |
+    | -------------------------------- | -------------------------------------------------------- |
+    | `transaction_timeout_ms`         | after it, by its own clock, the coordinator aborts       |
+    | `transaction_status`             | a plain int if unknown; brokers refuse it                |
+    | `transaction_partitions`         | None for null, which brokers write in the state EMPTY    |
+    | `transaction_start_timestamp_ms` | -1 before the first transaction                          |
+    | `previous_producer_id`           | of the last committed transaction if it differs, else -1 |
+    | `next_producer_id`, `_epoch`     | sent to the producer, not in use yet; -1 for none        |
+    | `client_transaction_version`     | the client's ``transaction.version``; 0 before version 1 |
     """
 
     producer_id: int

@@ -39,9 +39,8 @@ class Size(NamedTuple):
 class Density(NamedTuple):
     """How dense the entries of a store's indexes of one kind are.
 
-    `files` and `missing` count segments with and without the index, `small` those with it and a log
-    of at most one interval; `bytes` are the logs of `files`. `counts[i]` segments have
-    2**(`LEAST_POWER` + i) bytes of log per entry, up to the next power; both ends are open.
+    `files` have the index, `missing` do not; logs of `small` are at most one interval. `counts[i]`
+    segments have from 2**(`LEAST_POWER` + i) bytes of log per entry; both ends are open.
     """
 
     kind: str
@@ -66,10 +65,8 @@ class Density(NamedTuple):
 class Differences(NamedTuple):
     """How the answers of one rule differ from the correct ones, in numbers of times.
 
-    `early` answers are before the correct one (records are read again), `late` ones after it
-    (records are missed); `unanswered` have no answer although there is a correct one, `needless`
-    the reverse. `most_early` and `most_late` are offsets; `moment` is "before" or "after" the
-    migration, or "".
+    `needless` is the reverse of `unanswered`. `most_early` (records are read again) and `most_late`
+    (missed) are offsets; `moment` is "before" or "after" the migration, or "".
     """
 
     rule: str

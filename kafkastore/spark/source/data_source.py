@@ -117,8 +117,7 @@ class RecordsReader(DataSourceReader):
 class PushingReader(RecordsReader):
     """A reader that skips records that filters exclude, for the option `pushFilters`.
 
-    It is optional because Spark 4.2 and 4.3 reuse the plan of one query's filters for the next
-    query on the same frame, whatever its filters, and for two uses within one query; see
+    Optional: Spark 4.2 and 4.3 reuse one query's filters for the next on a frame, see
     `docs/spark.md`.
 
     Source: Spark 4.3 ``PythonScanBuilder.pushFilters``, ``PythonDataSourceV2.setReadInfo``.
@@ -133,9 +132,8 @@ class PushingReader(RecordsReader):
 class _TakesFilters:
     """A `pushFilters` that Spark does not recognize as overridden.
 
-    With ``spark.sql.python.filterPushdown.enabled`` off (the default) Spark fails every scan of a
-    reader that overrides `pushFilters`, which it detects by ``reader.pushFilters.__func__``;
-    readers cannot see the setting. This object has the base class's, and is only called with it on.
+    It detects that by ``reader.pushFilters.__func__``, and fails every scan of such a reader while
+    ``spark.sql.python.filterPushdown.enabled`` is off, which readers can't see.
 
     Source: Spark 4.3 ``plan_data_source_read.py``, ``data_source_pushdown_filters.py``.
     """

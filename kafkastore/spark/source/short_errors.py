@@ -11,9 +11,8 @@ from kafkastore.paths import name_url
 class short_errors(ContextDecorator):
     """Remove the frames and causes of a `KafkaStoreError` raised in the block.
 
-    Spark prints a worker's whole traceback with each error, once in its log and once in the
-    exception. Other errors keep theirs; those of the operating system name the URL instead of a
-    local file.
+    Spark prints a worker's whole traceback twice. Other errors keep theirs; errors of the operating
+    system name the URL instead of a local file.
     """
 
     def __enter__(self) -> None:

@@ -34,11 +34,10 @@ class TaskLogs:
         self._limit = open_logs_limit()
 
     def append(self, topic_partition: TopicPartition, rows: pa.Table) -> None:
-        """Append rows of `key`, `value`, `headers`, `timestamp`, and kept `offset`.
+        """Append one row or more: `key`, `value`, `headers`, `timestamp`, kept `offset`.
 
-        At least one. Raises `InvalidRecordError` if a leader would reject a record,
-        `ChangeRefusedError` for an existing partition, `OutOfOrderAppendError` if offsets do not
-        increase.
+        Raises `InvalidRecordError` if a leader would reject a record, `ChangeRefusedError` for an
+        existing partition, `OutOfOrderAppendError` if offsets do not increase.
         """
         try:
             keeps = self._job.keeps_offsets

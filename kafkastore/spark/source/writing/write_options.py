@@ -42,9 +42,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 class WriteOptions(NamedTuple):
     """The parsed options of a write.
 
-    `topic` is that of all rows, None if they have a topic column; `partitions` is the number of
-    partitions of each topic, for rows without one; `batch_bytes` is the size of a batch before
-    compression.
+    `topic` is None if rows have a topic column; `partitions` is per topic, for rows without one;
+    `batch_bytes` is before compression.
     """
 
     path: str
