@@ -101,7 +101,7 @@ def draw_answers(
 
     `rules` is the broker's version for the legend. Raises ImportError without matplotlib.
     """
-    with time_axes(palette, _SIZE, "staircase") as (figure, axes):
+    with time_axes(palette, _SIZE, "answers") as (figure, axes):
         first, last = int(drawn.timestamps[0]), int(drawn.timestamps[-1])
         draw_boundaries(axes, palette, [base_offset for base_offset, _ in drawn.times.segments])
         draw_steps(

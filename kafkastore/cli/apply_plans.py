@@ -221,11 +221,11 @@ def _run(
     what: str, plan: Plan, area: Path, master: str | None, work: Callable[..., Journal]
 ) -> Journal:
     """Run `work` on a plan's files; if it is interrupted, print how to resume it."""
-    left_behind = partial(_describe_unfinished, area)
+    describe = partial(_describe_unfinished, area)
     if master is None:
-        with progress(what, len(plan.changes)) as advance, report_unfinished(left_behind):
+        with progress(what, len(plan.changes)) as advance, report_unfinished(describe):
             return work(progress=to_progress_callback(advance))
-    with executor(master, what) as runner, report_unfinished(left_behind):
+    with executor(master, what) as runner, report_unfinished(describe):
         journal = work(runner=runner)
         for failure in journal.failures:
             raise failure.error

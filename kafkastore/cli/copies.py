@@ -58,12 +58,12 @@ def upload_copy(
     `master` is the Spark master whose executors do the work; None: threads do it.
     `mtimes_are_kept`: the user has saved the modification times, which objects do not keep.
     """
-    what, left_behind = f"copying {source.name}", partial(_unfinished, url)
+    what, describe = f"copying {source.name}", partial(_unfinished, url)
     if master is None:
-        with progress(what, None) as advance, report_unfinished(left_behind):
+        with progress(what, None) as advance, report_unfinished(describe):
             copied = upload_store(source, url, plan, progress=to_progress_callback(advance))
     else:
-        with executor(master, what) as runner, report_unfinished(left_behind):
+        with executor(master, what) as runner, report_unfinished(describe):
             copied = upload_store(source, url, plan, runner=runner)
     if as_json:
         write_json({"kind": "copied", "root": url, "files": copied.files, "bytes": copied.bytes})

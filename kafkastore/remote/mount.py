@@ -99,7 +99,7 @@ class _Mount:
     def make(self) -> str:
         """Create the directory; remove those of killed processes."""
         sparse_files.disk_bytes()  # raises before anything is fetched
-        _remove_left_behind(tempfile.gettempdir())
+        _remove_leftovers(tempfile.gettempdir())
         made = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         # Other processes remove a directory whose lock is free: lock first, then rename.
         self.lock_descriptor = _locked(made, _LOCK_FILE + "-soon")
@@ -148,7 +148,7 @@ def _locked(place: str, name: str = _LOCK_FILE) -> int:
     return descriptor
 
 
-def _remove_left_behind(temporary: str) -> None:
+def _remove_leftovers(temporary: str) -> None:
     """Remove the directories of processes that were killed."""
     for name in os.listdir(temporary):
         place = os.path.join(temporary, name)

@@ -41,7 +41,7 @@ cdef enum:
     # Targets whose slots fit on the stack, 4 KiB, before their entries are written out.
     CHUNK = 512
     # Of 2^28 entries, more than fit an index, a search looks at 30.
-    MOST_LOOKED_AT = 64
+    MOST_TRACED = 64
 
 
 cdef struct Key:
@@ -60,7 +60,7 @@ cdef struct SlotRange:
 
 cdef struct SlotTrace:
     # The slots that a search looks at, in order; one that is looked at again is there again.
-    Py_ssize_t slots[MOST_LOOKED_AT]
+    Py_ssize_t slots[MOST_TRACED]
     int count
 
 
@@ -76,10 +76,10 @@ cdef inline int64_t key_of(const uint8_t* entries, Py_ssize_t slot, Key key) noe
     return load_i64(field)
 
 
-cdef inline int64_t look_at(
+cdef inline int64_t read_key(
     const uint8_t* entries, Py_ssize_t slot, Key key, SlotTrace* trace,
 ) noexcept nogil:
-    if trace != NULL and trace.count < MOST_LOOKED_AT:
+    if trace != NULL and trace.count < MOST_TRACED:
         trace.slots[trace.count] = slot
         trace.count += 1
     return key_of(entries, slot, key)
@@ -95,7 +95,7 @@ cdef inline SlotRange bisect_slots(
     cdef int64_t middle_key
     while low < high:
         middle = low + (high - low + 1) // 2
-        middle_key = look_at(entries, middle, key, trace)
+        middle_key = read_key(entries, middle, key, trace)
         if middle_key > target:
             high = middle - 1
         elif middle_key < target:
@@ -122,9 +122,9 @@ cdef inline SlotRange search_slots(
         return found
     if warm_section:
         hot = max(0, count - 1 - WARM_SECTION_SIZE // key.entry_size)
-        if look_at(entries, hot, key, trace) < target:
+        if read_key(entries, hot, key, trace) < target:
             return bisect_slots(entries, count, hot, count - 1, key, target, trace)
-    if look_at(entries, 0, key, trace) > target:
+    if read_key(entries, 0, key, trace) > target:
         found.lower = -1
         found.upper = 0
         return found

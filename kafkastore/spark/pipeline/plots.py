@@ -205,12 +205,12 @@ def segments_over_time(row: PartitionInventory) -> str:
     return svg[0]
 
 
-def staircase(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -> str:
+def answers_over_time(row: PartitionInventory, answers: Sequence[AnswerRow], now: int) -> str:
     """Draw the offset for each time: by modification times, correct, and wrong.
 
     `answers` are those before the migration; `now` is the clock of the legacy rules, ms since 1970.
     """
-    identity = _identity("staircase", row.place.store, name_of(row))
+    identity = _identity("answers", row.place.store, name_of(row))
     what = f"Offsets that {name_of(row)} answers for times"
     with figure_in_page(identity, what) as (figure, axes, svg):
         stamps, offsets = _samples(row)

@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
 
     name: str
     segments: Markup
-    staircase: Markup
+    answers: Markup
 
 
 class AnswerTable(NamedTuple):
@@ -144,7 +144,11 @@ def _section(store: StoreResult, now: int, stores: int) -> Section:
             Drawn(
                 digest.name_of(row),
                 Markup(plots.segments_over_time(row)),
-                Markup(plots.staircase(row, store.before.get(row.place.topic_partition, ()), now)),
+                Markup(
+                    plots.answers_over_time(
+                        row, store.before.get(row.place.topic_partition, ()), now
+                    )
+                ),
             )
             for row in to_draw
         ],

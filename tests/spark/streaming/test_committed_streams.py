@@ -5,7 +5,7 @@ import pytest
 from log.written_logs import TransactionalProducer
 from spark.streaming.streams import ALL, append, read, reader_of
 
-from kafkastore.spark.source.streaming.growing_logs import StableEnd, look
+from kafkastore.spark.source.streaming.growing_logs import StableEnd, inspect_log
 from kafkastore.store.log_store import open_store
 
 
@@ -36,7 +36,7 @@ def test_the_last_stable_offset_is_found_again_and_again(log_dir, seed):
         if chance.random() < 0.5:
             continue
         log = open_store(log_dir.path)["orders", 0]
-        now = look(log, known)
+        now = inspect_log(log, known)
         known = [now.last] if now.last else []
         assert now.end_offset == writer.log_end_offset
         assert stable.find(log, now) == writer.last_stable_offset

@@ -73,16 +73,16 @@ class LogNow(NamedTuple):
     last: BatchPosition | None
 
 
-def look(log: PartitionLog, known: Sequence[BatchPosition] = ()) -> LogNow:
+def inspect_log(log: PartitionLog, known: Sequence[BatchPosition] = ()) -> LogNow:
     """Return where a log, just opened or refreshed, begins and ends now.
 
     It ends after the last whole batch with a valid checksum. `known` are earlier batches; only the
     bytes after one that still exists are read.
     """
-    return log.retry_if_changed(lambda: _look(log, known))
+    return log.retry_if_changed(lambda: _inspect(log, known))
 
 
-def _look(log: PartitionLog, known: Sequence[BatchPosition]) -> LogNow:
+def _inspect(log: PartitionLog, known: Sequence[BatchPosition]) -> LogNow:
     start, segments = log.log_start_offset, log.segments
     for segment in reversed(segments):
         last = _last_batch(segment, [each for each in known if each.segment == segment.base_offset])

@@ -48,7 +48,7 @@ from kafkastore.spark.source.streaming.growing_logs import (
     StableEnd,
     batch_before,
     find_loss,
-    look,
+    inspect_log,
 )
 from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
 from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_tasks, read_task, report
@@ -211,11 +211,11 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     ) -> tuple[dict[TopicPartition, PartitionLog], dict[TopicPartition, LogNow]]:
         """Inspect the logs; repeat if a partition is missing."""
         logs = self._logs()
-        nows = self._look_at_all(logs)
+        nows = self._inspect_all(logs)
         if set(known) - nows.keys():
             time.sleep(MOVING_SECONDS)
             logs = self._logs()
-            nows = self._look_at_all(logs)
+            nows = self._inspect_all(logs)
         return logs, nows
 
     def _logs(self) -> dict[TopicPartition, PartitionLog]:
@@ -228,14 +228,14 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             and (self._targets is None or which in self._targets)
         }
 
-    def _look_at_all(
+    def _inspect_all(
         self, logs: Mapping[TopicPartition, PartitionLog]
     ) -> dict[TopicPartition, LogNow]:
         """Inspect logs; skip one that was deleted after it was listed."""
         nows = {}
         for which, log in logs.items():
             try:
-                nows[which] = self._look(log)
+                nows[which] = self._inspect(log)
             except NotALogDirectoryError:
                 if log.path.exists():
                     raise
@@ -244,10 +244,10 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _known(self, which: TopicPartition) -> list[BatchPosition]:
         return [each[which] for each in (self._planned, self._tails) if which in each]
 
-    def _look(self, log: PartitionLog) -> LogNow:
+    def _inspect(self, log: PartitionLog) -> LogNow:
         """Inspect a log, starting from the previous inspection."""
         which = log.topic_partition
-        now = look(log, self._known(which))
+        now = inspect_log(log, self._known(which))
         if now.last is not None:
             self._tails[which] = now.last
         return now
@@ -271,7 +271,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self._tails.pop(which, None)
             self._planned.pop(which, None)
             log.refresh()
-            now = self._look(log)
+            now = self._inspect(log)
             loss = find_loss(log, now, offset, mark)
         return now, loss
 

@@ -30,7 +30,12 @@ from kafkastore.spark.source.slices import (
     pack_slices,
     task_bytes,
 )
-from kafkastore.spark.source.streaming.growing_logs import BatchMark, deleted, find_loss, look
+from kafkastore.spark.source.streaming.growing_logs import (
+    BatchMark,
+    deleted,
+    find_loss,
+    inspect_log,
+)
 from kafkastore.store.partition_log import PartitionLog
 
 
@@ -125,7 +130,7 @@ def _losses(task: StreamPack) -> Iterator[Loss]:
             log_dir = log_dirs.setdefault(log.path.parent, LogDir(log.path.parent))
             log = PartitionLog(log.path, which, log_dir)
         try:
-            now = look(log)
+            now = inspect_log(log)
             first = log.segments[0].base_offset if log.segments else now.end_offset
             loss = find_loss(log, now, end.offset, end.mark)
         except NotALogDirectoryError as error:
