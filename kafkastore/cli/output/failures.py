@@ -48,7 +48,7 @@ _OF_THE_PATH = (errno.ENOENT, errno.EROFS)
 #: Remedies for corrupt bytes, by error class; the first match is used.
 _REMEDIES_BY_CLASS = (
     (UnsupportedFormatError, "the file is corrupt there, or not a Kafka log of a known version"),
-    (CorruptBatchError, "records before that byte can be read"),
+    (CorruptBatchError, "kafkastore repair shows what can be kept"),
     (CorruptIndexError, "indexes can be rebuilt from the log"),
     (CorruptCheckpointError, "kafkastore verify shows what a broker does with it"),
 )

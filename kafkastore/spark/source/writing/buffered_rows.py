@@ -117,7 +117,7 @@ class WaitingRows:
 
 
 def _partitions(batch: pa.RecordBatch, count: int | None) -> NDArray[np.int64]:
-    """Return the partitions in the rows' own column, -1 where there is none."""
+    """Return the partitions in the rows' own column, -1 for null."""
     column = batch["partition"].cast(pa.int64())
     limits = pc.min_max(column).as_py()
     for number in (limits["min"], limits["max"]):
@@ -137,8 +137,8 @@ def _timestamps(batch: pa.RecordBatch) -> pa.Array:
     first = pc.min(column.cast(pa.int64())).as_py()
     if first is not None and first < NO_TIMESTAMP_MICROSECONDS:
         raise InvalidTimestampError(
-            f"column 'timestamp' is {first} microseconds from 1970 in a row: Kafka has no time "
-            f"before it; 1969-12-31 23:59:59.999 UTC, -1 ms, says that there is none"
+            f"column 'timestamp' must be at least -1 ms (1969-12-31 23:59:59.999 UTC, no "
+            f"timestamp), got {first} microseconds since 1970"
         )
     return column.fill_null(pa.scalar(now * 1000, pa.int64()).cast(column.type))
 
