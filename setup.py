@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the Cython modules, and the folders' import names."""
+"""The Cython modules and the folders' import names, beyond pyproject.toml."""
 import os
 import shutil
 from pathlib import Path

@@ -254,7 +254,7 @@ def _named(path: Path, target: Path | None = None) -> Iterator[None]:
 def _name_file(error: OSError, descriptor: int) -> None:
     """Put a file's path into the error of a call that had only its descriptor.
 
-    Without the path nobody would know which disk is full or defective.
+    The path shows which disk is full or defective.
     """
     with suppress(OSError, ValueError):
         if sys.platform == "linux":

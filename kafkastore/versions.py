@@ -1,4 +1,4 @@
-"""What changed in which version of Kafka: one table, a rule a row.
+"""Changes between versions of Kafka: one table, a rule a row.
 
 `rules_of` answers what the brokers of one version do. ``docs/versions.md`` shows the whole table.
 
@@ -83,7 +83,7 @@ def _rule(meaning: str, first_value: object, *changes: tuple[str, object, str]) 
 
 @dataclasses.dataclass(frozen=True)
 class BrokerRules:
-    """What the brokers of one version do; each field is a row of the table."""
+    """The rules of one version's brokers; each field is a row of the table."""
 
     # Recovery of segments and logs
     first_epoch_recovered: int = _rule(

@@ -98,7 +98,7 @@ def partition_journal(
             while not _try_lock(lock, fcntl.LOCK_EX, path):
                 check_driver()
                 time.sleep(_SECONDS_BETWEEN_TRIES)
-            # The folder may have been closed before the lock: then nobody reads this journal.
+            # The folder may have been closed before the lock: then no process reads this journal.
             if not _is_still(path, lock):
                 raise _folder_missing(folder)
             with JournalWriter(path, fs) as writer:

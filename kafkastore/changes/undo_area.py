@@ -139,7 +139,7 @@ def check_own(
 
 
 def check_area(plan: Plan, area: Path, *, chosen: bool) -> None:
-    """Refuse an undo area that would harm a broker, or would not persist.
+    """Refuse an undo area that stops a broker, or is on another file system.
 
     `chosen`: the caller named the location; else it must be on the root's file system.
     """

@@ -35,7 +35,7 @@ _MIGRATE = "migrate --in-place"
 class _IndexCheck:
     """The common part of both index checks.
 
-    `will_be_recovered`: a broker rebuilds the index at its start, so its padding does no harm.
+    `will_be_recovered`: a broker rebuilds the index at its start, so its padding is not reported.
     """
 
     _name: ClassVar[Literal["offset_index", "time_index"]]

@@ -85,7 +85,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a start does to one directory.
+    """The effects of a broker's start on one directory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What commands over the partitions of a store share."""
+"""The common part of commands over the partitions of a store."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

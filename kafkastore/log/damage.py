@@ -1,4 +1,4 @@
-"""What a reader does at corrupt bytes of a log, and which bytes it skipped."""
+"""Corrupt bytes of a log: how a reader handles them, and which it skipped."""
 from __future__ import annotations
 
 import warnings

@@ -32,7 +32,7 @@ _NOT_STARTED = "a broker does not start, or loads it under another base offset"
 
 
 class FileNoteKind(StrEnum):
-    """What is unusual about a file."""
+    """An unusual property of a file."""
 
     DELETED = "deleted"
     CLEANED = "cleaned"
@@ -45,7 +45,7 @@ class FileNoteKind(StrEnum):
 
 
 class StartAction(StrEnum):
-    """What a broker does about a file at its next start.
+    """A broker's action on a file at its next start.
 
     `FAIL`: it does not start, or loads the file under another base offset.
     """

@@ -11,7 +11,7 @@ _PLAUSIBLE_SECONDS = range(631_152_000, 4_102_444_800)
 
 
 class TimestampWarning(enum.StrEnum):
-    """What may be wrong with a timestamp.
+    """A reason to doubt a timestamp.
 
     `FUTURE`: it is later than the clock. The others: it is a plausible time in that unit; as ms it
     would lie in 1970 or thousands of years ahead.

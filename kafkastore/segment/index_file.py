@@ -88,7 +88,7 @@ def check_order(index: _OpenIndex) -> None:
 
 
 class _IndexFile(Generic[EntryT]):
-    """What `OffsetIndex` and `TimeIndex` share: all but the meaning of an entry."""
+    """The common part of `OffsetIndex` and `TimeIndex`, without entries' meaning."""
 
     _format: IndexFormat[EntryT]
     _suffix: ClassVar[str]

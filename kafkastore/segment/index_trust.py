@@ -34,7 +34,7 @@ _Identity = tuple[int, ...]
 
 
 class IndexCheck(NamedTuple):
-    """What the batches of a segment say about its times, checksums verified."""
+    """A segment's times according to its batches, checksums verified."""
 
     largest_timestamp: int  # ms; -1: no batch has a timestamp
     # Whether every entry of the time index is true: no batch before the one that holds the entry's

@@ -348,7 +348,7 @@ class LogSegment:
 
     @cached_property
     def index_check(self) -> IndexCheck:
-        """What the batches say about times, all of them read once with their checksums."""
+        """The times according to all batches, read once with their checksums."""
         return check_time_index(
             self._path_without_suffix,
             self.base_offset,

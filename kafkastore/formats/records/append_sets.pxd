@@ -1,4 +1,4 @@
-"""What one append adds to a segment, as C knows it."""
+"""The C structure of what one append adds to a segment."""
 from libc.stdint cimport int64_t
 
 from kafkastore.formats.records.batch_header cimport BatchHeader

@@ -1,4 +1,4 @@
-"""What a leader asks of the records of a batch, for inlining into `append_sets`.
+"""A leader's checks of the records of a batch, for inlining into `append_sets`.
 
 Source: Kafka 2.4.0 and 3.9.0 ``LogValidator.validateRecord``.
 """

@@ -1,4 +1,4 @@
-"""What `record_columns` shares with single batches: decompression and errors."""
+"""Decompression and errors of single batches and `record_columns`."""
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkastore.formats.records.batch_header cimport BatchHeader

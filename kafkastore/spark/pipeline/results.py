@@ -156,7 +156,7 @@ class Problem(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str | None, int | None]:
-        """What is the same in each step that fails by the same error."""
+        """The common part of problems that have the same cause in several steps."""
         return self.whose, self.error.type, self.error.path, self.error.position
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ _FOLDER_OF_A_SESSION = re.compile(r"/(userFiles|artifacts)-[0-9a-f-]{36}(/|$)")
 
 
 class OptionProblem(StrEnum):
-    """What is wrong with an option, a column or a schema."""
+    """A problem with an option, a column or a schema."""
 
     UNKNOWN = "unknown"
     """There is no such option or column."""
