@@ -24,6 +24,7 @@ from kafkastore.arguments import thread_count
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, Reliance
+from kafkastore.checks.segment_check import KEPT_BY_AN_INDEX, is_recovered_without_index
 from kafkastore.errors import (
     CorruptIndexError,
     KafkaStoreError,
@@ -352,6 +353,8 @@ def _read_segment(
         if not is_indexed:
             done.transactions = None
             return done
+        if is_recovered_without_index(log, segment):
+            return done.not_changed(status.st_size, f"{what}: {KEPT_BY_AN_INDEX}")
     content = Rebuilt(index_interval_bytes, not rules.offset_index_has_last_offset)
     try:
         done.changes += _change(done, OFFSET_INDEX_SUFFIX, rebuilt.offset_index, content)

@@ -28,6 +28,7 @@ from kafkastore.checks.broker_repair import plan_broker_repair
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_repair import NotRepaired, PartitionRepair, RemovedBytes, is_log
 from kafkastore.checks.salvage_repair import RepairedSegment, plan_salvage, unchanged_segment
+from kafkastore.checks.segment_check import KEPT_BY_AN_INDEX, is_recovered_without_index
 from kafkastore.checks.state_repair import plan_epochs, plan_snapshot, truncate_state
 from kafkastore.checks.verify import verify_log
 from kafkastore.errors import CorruptBatchError, KafkaStoreError
@@ -338,6 +339,12 @@ class _RepairPlanner:
             # An index up to the damage would hide the records after it.
             raise CorruptBatchError(f"its log is damaged and not repaired: {rebuilt.reason}")
         is_offset_index = file.type_suffix == OFFSET_INDEX_SUFFIX
+        segment = next(each for each in self.log.segments if each.base_offset == file.base_offset)
+        has_tail = rebuilt.valid_bytes < segment.size
+        if is_offset_index and has_tail and is_recovered_without_index(self.log, segment):
+            raise CorruptBatchError(
+                f"bytes follow its last batch: {KEPT_BY_AN_INDEX}", position=rebuilt.valid_bytes
+            )
         data = rebuilt.offset_index if is_offset_index else rebuilt.time_index
         name = segment_file_name(file.base_offset, file.type_suffix)
         is_missing = name not in self.log.files

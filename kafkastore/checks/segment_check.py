@@ -49,6 +49,21 @@ class DamagedBytes(NamedTuple):
     valid_bytes_after: int = 0
 
 
+#: Why the last segment of a cleanly closed directory gets no offset index.
+KEPT_BY_AN_INDEX = (
+    "a broker that starts removes these bytes, because the offset index is missing; with one it "
+    "appends after them"
+)
+
+
+def is_recovered_without_index(log: PartitionLog, segment: LogSegment) -> bool:
+    """Return whether a start after a clean shutdown recovers the last segment.
+
+    It does if the offset index is missing. A new one would keep bytes after the last batch.
+    """
+    return log.is_clean and segment.is_active and not os.path.exists(segment.offset_index_path)
+
+
 class SegmentCheck:
     """The pass over one segment: its log and its indexes.
 
@@ -103,10 +118,11 @@ class SegmentCheck:
     def _is_truncated_at_start(self) -> bool:
         """Whether a broker's start normally truncates the bytes after the last batch.
 
-        After a clean shutdown too, if the offset index is missing: the segment is then recovered.
+        After a clean shutdown too, if the segment is then recovered.
         """
-        has_index = os.path.exists(self.segment.offset_index_path)
-        return self.segment.is_active and not (self.log.is_clean and has_index)
+        return self.segment.is_active and (
+            not self.log.is_clean or is_recovered_without_index(self.log, self.segment)
+        )
 
     def _will_be_recovered(self) -> bool:
         """Whether a broker rebuilds the indexes at start; zero padding is normal then."""

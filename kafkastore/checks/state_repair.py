@@ -37,7 +37,7 @@ def plan_epochs(repair: PartitionRepair, parts: Sequence[RepairedSegment]) -> No
                 epochs.assign_many(run.headers)
     epochs.truncate_from_start(repair.log.log_start_offset)
     data = pack_leader_epoch_checkpoint(epochs.entries)
-    like = parts[0].segment.log_path
+    like = parts[0].segment.log_path if parts else repair.log.path / LEADER_EPOCH_CHECKPOINT
     repair.plan_file(LEADER_EPOCH_CHECKPOINT, like, data, Inline(data), "it does not match the log")
 
 

@@ -33,9 +33,9 @@ class SkippedBytes(NamedTuple):
         The first offset that may have been skipped.
     end_offset : int or None
         The offset at which reading continued, exclusive; None if it did not continue (with
-        ``stop``, or at the end of the log), or if the offset is unknown. Equal to `start_offset` if the valid batches before
-        and after the bytes have successive offsets: then those of the skipped batch, which `reason`
-        names, are out of order.
+        ``stop``, or at the end of the log), or if the offset is unknown. Equal to `start_offset` if
+        the valid batches before and after the bytes have successive offsets: then those of the
+        skipped batch, which `reason` names, are out of order.
     reason : str
         What is wrong with the bytes.
     """

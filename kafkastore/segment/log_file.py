@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import INT32_MAX, LARGEST_OFFSET
+from kafkastore.clock import clock
 from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
 from kafkastore.formats.indexes.entries import LogOffsetPosition
 from kafkastore.formats.records import batch_header
@@ -37,6 +39,9 @@ HEADERS_A_SCAN = 16_384
 #: First read of a lookup: one index interval and a batch of usual size.
 SMALLEST_READ = 32 * 1024
 _BAD_BATCH = (batch_header.BAD_OFFSETS, batch_header.BAD_CRC)
+# A broker may write a batch into preallocated space while it is read: then look again.
+_WRITING_MS = 1000
+_LOOKS, _SECONDS_BETWEEN_LOOKS = 6, 0.02
 
 
 class BatchRun(NamedTuple):
@@ -172,6 +177,8 @@ class LogFile:
             if status in _BAD_BATCH:
                 length = int.from_bytes(data[scanned + 8 : scanned + 12], "big")
                 batch = bytes(data[scanned : scanned + batch_header.FRAME_OVERHEAD + length])
+                if self._is_being_written(position, batch):
+                    continue
                 raise self._bad_batch(RecordBatch(batch, position), status, within)
             if status in (batch_header.BAD_LENGTH, batch_header.BAD_MAGIC):
                 self.check_end(position, within and within[0])
@@ -311,6 +318,18 @@ class LogFile:
             return within[1] == LARGEST_OFFSET and last_offset > most >= before
         if before <= int.from_bytes(offset, "big", signed=True) <= last_offset:
             return self.header_at(following) is not None
+        return False
+
+    def _is_being_written(self, position: int, batch: bytes) -> bool:
+        """Return whether a broker was writing a batch into preallocated space."""
+        for _ in range(_LOOKS):
+            if batch != self._read_into(bytearray(len(batch)), position):
+                return True
+            status, end = os.fstat(self._descriptor), position + len(batch)
+            is_young = clock() - status.st_mtime_ns // 1_000_000 < _WRITING_MS
+            if not is_young or end >= self.size or not is_zero_from(self._descriptor, end):
+                return False
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
         return False
 
     def _bad_batch(

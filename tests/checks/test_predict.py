@@ -2,6 +2,7 @@
 
 import re
 import struct
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from models.refused import refused
 import kafkastore
 from kafkastore.checks.findings import FindingKind, Severity
 from kafkastore.checks.predict import Outcome, changed_files
+from kafkastore.checks.reindex import plan_reindex
 from kafkastore.checks.repair import plan_repair
 from kafkastore.errors import (
     ArgumentTypeError,
@@ -434,6 +436,33 @@ def test_a_segment_without_an_index_is_recovered_after_a_clean_shutdown_too(writ
             (Outcome.LOSES_RECORDS, {FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN}) if has_index
             else (Outcome.IS_CHANGED, {FindingKind.INCOMPLETE_LAST_BATCH})
         )
+
+
+@pytest.mark.parametrize(
+    "plan", [plan_reindex, plan_repair, partial(plan_repair, on_corrupt="skip")]
+)
+@pytest.mark.parametrize("tail", [TORN, TORN[:5], TORN[:40], bytes(4096)])
+def test_no_remedy_gives_a_directory_an_index_that_makes_its_start_worse(written, plan, tail):
+    root = written(is_clean=True)
+    path = root / "t-0" / f"{20:020}.log"
+    with path.open("ab") as file:
+        file.write(tail)
+    path.with_suffix(".index").unlink()
+    kafkastore.apply(plan(root))
+    (found,) = predict_start(root, "4.1", index_interval_bytes=200)
+    assert found.outcome in {Outcome.IS_CHANGED, Outcome.IS_LOADED}
+    assert not {each.severity for each in verify(root)} & {Severity.DATA_LOSS_RISK}
+    assert len(list(kafkastore.open(root)["t", 0].records())) == 30
+
+
+def test_the_epochs_of_a_partition_without_a_log_are_repaired(tmp_path):
+    root = tmp_path / "logs"
+    (root / "t-0").mkdir(parents=True)
+    (root / "meta.properties").write_text("version=0\n")
+    path = root / "t-0" / "leader-epoch-checkpoint"
+    path.write_text("garbage")
+    kafkastore.apply(plan_repair(root))
+    assert path.read_text() == "0\n0\n"
 
 
 def test_the_quorum_s_own_log_is_recovered_whole_whatever_the_markers_say(written):

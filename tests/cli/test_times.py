@@ -61,6 +61,7 @@ def test_a_zone_completes_a_time_without_one() -> None:
     "-\uff12h",
     "-" + "9" * 5000 + "h",
     "9223372036854775808",
+    "-9223372036854775809",
     "1969-12-31T23:59:59Z",
 ])
 def test_what_is_no_time_is_refused(text: str) -> None:

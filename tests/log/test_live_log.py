@@ -5,16 +5,19 @@ import os
 import random
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 from models.iteration import until_error
 from models.live_partition import LivePartition
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row
+from models.record_strategies import in_a_row
 
 import kafkastore
 from kafkastore import CorruptionError
-from kafkastore.errors import NotAFileError, NotALogDirectoryError
+from kafkastore.errors import ChecksumError, NotAFileError, NotALogDirectoryError
 from kafkastore.log import range_scan
 from kafkastore.segment import log_file
 
@@ -398,3 +401,32 @@ def test_nothing_is_mapped_unless_it_is_asked_for(root, read, monkeypatch):
     assert list(read(log)) == VALUES
     assert log.offset_for_timestamp(77, rules="2.4").offset == 77
     assert log.explain_bounds().last_stable_offset.offset == 120
+
+
+@pytest.mark.parametrize("read", [
+    lambda log: [each.offset for each in log.records()],
+    lambda log: log.to_arrow(["offset"]).read_all()["offset"].to_pylist(),
+    lambda log: list(range(log.end_offset())),
+])
+def test_a_batch_that_is_being_written_into_preallocated_space_is_no_damage(tmp_path, read):
+    batches = in_a_row([Batch((Row(0, slot, b"k", b"v" * 100),)) for slot in range(3)])
+    whole = Segment(0, tuple(batches[:2])).log
+    root = Log((Segment(0, (), tail=whole + batches[2].data[:90] + bytes(9000)),)).write(tmp_path)
+    path = root / "t-0" / f"{0:020}.log"
+
+    def complete():
+        time.sleep(0.03)
+        with path.open("r+b") as file:
+            file.seek(len(whole))
+            file.write(batches[2].data)
+
+    thread = threading.Thread(target=complete)
+    thread.start()
+    assert read(kafkastore.open(root)["t", 0]) in ([0, 1], [0, 1, 2])
+    thread.join()
+    assert read(kafkastore.open(root)["t", 0]) == [0, 1, 2]
+    with path.open("r+b") as file:  # and what stays like this is damage
+        file.seek(len(whole) + 90)
+        file.write(bytes(100))
+    with pytest.raises(ChecksumError):
+        read(kafkastore.open(root)["t", 0])

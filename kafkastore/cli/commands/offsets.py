@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from kafkastore.arguments import INT64_MIN
 from kafkastore.cli.options.durations import format_duration, parse_duration
 from kafkastore.cli.options.mtimes import load_mtimes, mtimes_options, note_unused_mtimes
 from kafkastore.cli.options.selection import Selection
@@ -177,7 +178,7 @@ def parse_special_timestamp(text: str) -> int | None:
     [-2, -3, None]
     """
     name = text.strip().lower()
-    if re.fullmatch(r"-[0-9]{1,19}", name):
+    if re.fullmatch(r"-[0-9]{1,19}", name) and int(name) >= INT64_MIN:
         return int(name)
     return SPECIAL_TIMESTAMPS.get(name)
 
