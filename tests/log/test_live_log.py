@@ -413,6 +413,7 @@ def test_a_batch_that_is_being_written_into_preallocated_space_is_no_damage(tmp_
     whole = Segment(0, tuple(batches[:2])).log
     root = Log((Segment(0, (), tail=whole + batches[2].data[:90] + bytes(9000)),)).write(tmp_path)
     path = root / "t-0" / f"{0:020}.log"
+    os.utime(path)  # a broker is writing: its modification time is now
 
     def complete():
         time.sleep(0.03)
