@@ -147,9 +147,12 @@ class OffsetIndexCheck(_IndexCheck):
         slot = self._first_false(-1 if log is None else log.false_offset_entry, beyond_end)
         if slot < 0:
             return
+        is_loaded, last = segment.is_active and not self.will_be_recovered, len(entries) - 1
+        leads_astray = beyond_end[last] or not self._is_batch(int(entries[last]["position"]))
+        if is_loaded and leads_astray:
+            slot = last  # a broker begins there
         entry = f"offset index entry {slot} (offset {entries[slot]['offset']}, position"
         entry += f" {entries[slot]['position']})"
-        is_loaded = segment.is_active and not self.will_be_recovered
         if beyond_end[slot]:
             kind = FindingKind.OFFSET_INDEX_BEYOND_LOG_END
             what = f"points beyond the end of the log at offset {next_offset} and byte {size}"
@@ -159,8 +162,7 @@ class OffsetIndexCheck(_IndexCheck):
                 kind = FindingKind.LOADED_OFFSET_INDEX_BEYOND_LOG_END
         else:
             kind, what = FindingKind.OFFSET_INDEX_MISMATCH, "does not point to its batch"
-            is_last = slot == len(entries) - 1
-            if is_loaded and is_last and not self._is_batch(int(entries[slot]["position"])):
+            if is_loaded and leads_astray:
                 kind = FindingKind.LOADED_OFFSET_INDEX_MISMATCH
         yield self._finding(kind, slot * self._format.ENTRY_SIZE, f"{entry} {what}")
 

@@ -29,6 +29,7 @@ from kafkastore.segment.salvage import (
     largest_offset,
     next_batch,
 )
+from kafkastore.segment.wrapped_offsets import find_overlaps
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
@@ -108,6 +109,7 @@ class SegmentCheck:
         )
         self.damages: list[DamagedBytes] = []
         self._tail: tuple[int, int] | None = None
+        self._overlaps: list[BatchFault] = []
 
     @property
     def producers(self) -> ProducerState | None:
@@ -211,8 +213,12 @@ class SegmentCheck:
                 self._transactions.skip(int(header["base_offset"]))
 
     def _with_first_wrapper(self, faults: list[BatchFault], file: LogFile) -> list[BatchFault]:
-        """Add that a first wrapper begins before the segment: its header does not say."""
-        if any(each.kind == "outside-segment" for each in faults):
+        """Add that wrappers overlap, or that the first one begins before the segment."""
+        kinds = {each.kind for each in faults}
+        if self._overlaps and "out-of-order" not in kinds:
+            first = self._overlaps[0]._replace(batch_count=len(self._overlaps))
+            faults = [first, *faults]
+        if "outside-segment" in kinds:
             return faults
         try:
             header = file.header_at(0)
@@ -231,6 +237,12 @@ class SegmentCheck:
         kind = FindingKind.CORRUPT_BATCH
         try:
             for run in file.runs(batches.end_position, verify_crc=True):
+                for overlap in find_overlaps(run.data, run.headers, batches.next_offset):
+                    last_offset = int(run.headers["last_offset"][overlap.index])
+                    before = overlap.smallest - 1
+                    self._overlaps.append(
+                        BatchFault("out-of-order", overlap.position, last_offset, before, 1)
+                    )
                 count = batches.append(run.headers)
                 if batches.has_producers:
                     self._transactions.append(run, count)

@@ -40,6 +40,7 @@ from kafkastore.formats.records.record_builder import (
 )
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.segment.log_file import BatchRun, LogFile
+from kafkastore.segment.wrapped_offsets import find_overlaps
 
 BATCH_BYTES = 16 * 1024
 _LEADER_EPOCH_AT = RECORD_BATCH_FIELDS["partition_leader_epoch"]
@@ -61,9 +62,12 @@ def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
     Equal logs give equal output with the same compression libraries. Raises `CorruptionError` at a
     corrupt batch, and ValueError if a batch would be larger than 2**31 - 1 bytes.
     """
-    epoch = conversion.leader_epoch
+    epoch, next_offset = conversion.leader_epoch, 0
     for run in log.runs(verify_crc=True):
         headers = run.headers
+        for overlap in find_overlaps(run.data, headers, next_offset):
+            raise overlap.error(log.path)
+        next_offset = run.next_offset
         if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
             position = int(headers["position"][bad[0]])
             raise CorruptBatchError("checksum is wrong", path=log.path, position=position)

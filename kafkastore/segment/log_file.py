@@ -32,6 +32,7 @@ from kafkastore.segment.salvage import (
     next_batch,
 )
 from kafkastore.segment.timestamp_search import SegmentSearch
+from kafkastore.segment.wrapped_offsets import find_overlaps
 from kafkastore.segment.zero_tail import is_zero_from
 
 LARGEST_READ = 512 * 1024
@@ -159,6 +160,11 @@ class LogFile:
             count, scanned, status, wanted = batch_header.scan(
                 data, position, headers, verify_crc=verify_crc, within=within
             )
+            overlap = None
+            if within is not None and verify_crc:
+                overlap = next(find_overlaps(data, headers[:count], within[0]), None)
+            if overlap is not None:
+                count, scanned = overlap.index, overlap.position - position
             if within is not None and count:
                 next_offset = int(headers["last_offset"][count - 1]) + 1
                 following = data[scanned : scanned + 8]
@@ -174,6 +180,8 @@ class LogFile:
             if count:
                 yield BatchRun(data[:scanned], headers[:count])
                 position += scanned
+            if overlap is not None:
+                raise overlap.error(self.path)
             if status in _BAD_BATCH:
                 length = int.from_bytes(data[scanned + 8 : scanned + 12], "big")
                 batch = bytes(data[scanned : scanned + batch_header.FRAME_OVERHEAD + length])

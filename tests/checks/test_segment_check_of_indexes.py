@@ -144,6 +144,16 @@ def test_an_offset_entry_beyond_the_end_costs_records_where_a_broker_believes_it
         FindingKind.INCOMPLETE_LAST_BATCH, FindingKind.OFFSET_INDEX_LEFT_BY_CRASH}
 
 
+def test_of_several_false_entries_the_one_that_a_broker_begins_at_is_reported(tmp_path):
+    data = offset_entries((4, 4 * SIZE + 1), (30, 31 * SIZE))
+    logs, _ = written(tmp_path / "clean", offset_index=data)
+    (found,) = findings_of(logs)
+    assert (found.kind, found.position) == (FindingKind.LOADED_OFFSET_INDEX_BEYOND_LOG_END, 8)
+    logs, _ = written(tmp_path / "inactive", offset_index=data, is_active=False)
+    (found,) = findings_of(logs)
+    assert (found.kind, found.position) == (FindingKind.OFFSET_INDEX_MISMATCH, 0)
+
+
 # A time index -> the byte of the false entry.
 FALSE_TIMES = {
     "a timestamp of none": (time_entries((NOW + 3, 3), (NOW + 400, 8)), 12),

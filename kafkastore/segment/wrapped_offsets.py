@@ -1,0 +1,59 @@
+"""The offsets within wrappers: compressed messages before magic 2.
+
+A wrapper's header has only the offset of its last message, and no checksum covers it.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kafkastore.errors import CorruptBatchError, CorruptionError
+from kafkastore.formats.records.record_batch import RecordBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+class Overlap(NamedTuple):
+    """A wrapper whose first message does not follow the batch before.
+
+    `index` is its header's; `smallest` is the offset after the batch before.
+    """
+
+    index: int
+    position: int
+    first_offset: int
+    smallest: int
+
+    def error(self, path: Path) -> CorruptBatchError:
+        """Return the error for a reader."""
+        return CorruptBatchError(
+            f"compressed messages begin with offset {self.first_offset}, where offsets rise from "
+            f"{self.smallest} on",
+            path=path,
+            position=self.position,
+        )
+
+
+def find_overlaps(
+    data: memoryview, headers: NDArray[Any], next_offset: int
+) -> Iterator[Overlap]:
+    """Yield the wrappers among some successive batches that begin too early.
+
+    `data` has the batches of `headers`; `next_offset` follows the batch before the first one.
+    """
+    is_wrapper = (headers["magic"] < 2) & (headers["base_offset"] < 0)
+    for index in np.flatnonzero(is_wrapper & (headers["last_offset"] >= 0)).tolist():
+        smallest = int(headers["last_offset"][index - 1]) + 1 if index else next_offset
+        position = int(headers["position"][index])
+        at = position - int(headers["position"][0])
+        try:
+            first = RecordBatch(data[at : at + int(headers["size"][index])]).base_offset
+        except CorruptionError:
+            continue  # who decodes it reports it
+        if first < smallest:
+            yield Overlap(index, position, first, smallest)
