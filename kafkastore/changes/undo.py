@@ -7,6 +7,7 @@ after a crash at any moment it exists in at least one place.
 
 from __future__ import annotations
 
+import glob
 import os
 import stat
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.undo_area import KEPT_DIRECTORY, kept_in
+from kafkastore.changes.undo_area import AREA_MARK, KEPT_DIRECTORY, kept_in
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.runner import Progress
@@ -175,6 +176,13 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
         )
     state = read_state(path)
     is_as_before = state is None if change.before is None else change.before.same_file(state)
+    if state is None and is_recorded and (later := _kept_by_another(journal, change)) is not None:
+        raise ChangeRefusedError(
+            f"{change.path} was removed by a later change, which keeps it in {later}: undo that "
+            "change first",
+            RefusalReason.CHANGED,
+            path,
+        )
     if is_as_before:
         return UndoState.AS_BEFORE
     is_as_planned = state is None if change.after is None else change.after.same_bytes(state)
@@ -192,6 +200,15 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     raise ChangeRefusedError(
         f"{kept}, the replaced file, is missing or damaged", RefusalReason.KEPT_FILE_LOST, kept
     )
+
+
+def _kept_by_another(journal: Journal, change: FileChange) -> Path | None:
+    """Return another undo area of the directory that keeps a file of a change, or None."""
+    home, mark, _ = journal.area.name.rpartition(AREA_MARK)
+    for area in sorted(journal.area.parent.glob(glob.escape(home + mark) + "*")):
+        if area != journal.area and os.path.lexists(kept_in(area, change.path)):
+            return area
+    return None
 
 
 def _undo(execution: Execution, change: FileChange, state: UndoState) -> None:

@@ -1,0 +1,81 @@
+"""Offsets within wrappers: no checksum covers the one that the header has."""
+
+import shutil
+
+import pytest
+from models.iteration import until_error
+from models.log_directory import Log, Segment
+from models.record_format import GZIP, Batch, Row
+from models.record_strategies import in_a_row
+
+import kafkastore
+from kafkastore import CorruptBatchError
+from kafkastore.checks.findings import FindingKind
+from kafkastore.checks.repair import plan_repair
+from kafkastore.migration.convert import plan_convert
+
+#: Six wrappers of six messages in each segment.
+PER_WRAPPER, WRAPPERS = 6, 6
+
+
+def write(root, magic):
+    batches = in_a_row([
+        Batch(tuple(Row(slot, 100 + slot) for slot in range(PER_WRAPPER)), magic=magic, codec=GZIP)
+        for _ in range(2 * WRAPPERS)
+    ])
+    halves = batches[:WRAPPERS], batches[WRAPPERS:]
+    segments = [Segment(half[0].base_offset, tuple(half)).indexed() for half in halves]
+    return Log(tuple(segments), is_clean=True).write(root), batches
+
+
+def rising(offsets):
+    return all(one < other for one, other in zip(offsets, offsets[1:], strict=False))
+
+
+@pytest.mark.parametrize("slot", range(WRAPPERS))
+def test_offsets_that_overlap_with_the_wrapper_before_are_told_by_all(tmp_path, slot):
+    told = 0
+    for bit in range(16):
+        root, batches = write(tmp_path / f"{bit}", 1)
+        path = root / "t-0" / f"{0:020}.log"
+        data = bytearray(path.read_bytes())
+        begin = sum(len(each.data) for each in batches[:slot])
+        data[begin + 7 - bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        log = kafkastore.open(root)["t", 0]
+        records, error = until_error(log.records())
+        tables, arrow_error = until_error(log.to_arrow(["offset"]))
+        offsets = [each.offset for each in records]
+        assert [at for table in tables for at in table["offset"].to_pylist()] == offsets
+        assert rising(offsets), bit
+        assert (arrow_error is None) == (error is None)
+        kinds = {each.kind for each in kafkastore.verify(root) if each.path == path}
+        shutil.copytree(root, tmp_path / f"{bit}-converted")
+        plan = plan_convert(tmp_path / f"{bit}-converted")
+        kafkastore.apply(plan)
+        converted = kafkastore.open(tmp_path / f"{bit}-converted")["t", 0]
+        if error is None:
+            assert [each.offset for each in converted.records()] == offsets
+            continue
+        told += 1
+        assert isinstance(error, CorruptBatchError)
+        assert (error.path, error.position) == (arrow_error.path, arrow_error.position)
+        last_offset = int.from_bytes(data[begin : begin + 8], "big")
+        if last_offset < PER_WRAPPER - 1:
+            continue  # its messages would begin below 0: only who decodes them knows
+        assert kinds & {FindingKind.OUT_OF_ORDER_OFFSETS, FindingKind.BATCH_OUTSIDE_SEGMENT}
+        assert plan.unconverted
+        kafkastore.apply(plan_repair(root, on_corrupt="skip"))
+        kept, none = until_error(kafkastore.open(root)["t", 0].records())
+        assert none is None
+        assert rising([each.offset for each in kept])
+        assert len(kept) >= (2 * WRAPPERS - 2) * PER_WRAPPER
+    assert told
+
+
+def test_whole_wrappers_of_all_formats_are_read(tmp_path):
+    for magic in (0, 1):
+        root, batches = write(tmp_path / f"{magic}", magic)
+        found = [each.offset for each in kafkastore.open(root)["t", 0].records()]
+        assert found == list(range(len(batches) * PER_WRAPPER))
+        assert not [each for each in kafkastore.verify(root) if each.path.suffix == ".log"]
