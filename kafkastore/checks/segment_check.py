@@ -157,6 +157,8 @@ class SegmentCheck:
             self._read_log(file, batches)
             faults = self._with_first_wrapper(batches.faults, file)
         self.next_offset, self.epochs = batches.next_offset, batches.epochs
+        if segment.next_base_offset is not None:  # a batch beyond it is not the next one's fault
+            self.next_offset = min(self.next_offset, segment.next_base_offset)
         self.largest_timestamp = batches.largest_timestamp
         self.position_of_largest_timestamp = batches.position_of_largest_timestamp
         self.epochs_fall = any(fault.kind == "epoch-went-back" for fault in batches.faults)

@@ -146,6 +146,18 @@ def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_cuts_wh
     assert (found.kind, found.position) == (FindingKind.INCOMPLETE_BATCH, 30 * SIZE)
 
 
+def test_a_batch_beyond_its_segment_is_not_a_fault_of_the_next_one(tmp_path):
+    first, second = BATCHES[:30], BATCHES[30:]
+    first[-1] = first[-1].with_offset(33)
+    segments = [Segment(0, tuple(first)), Segment(30, tuple(second))]
+    logs = Log(tuple(each.indexed(interval=1000) for each in segments)).write(tmp_path)
+    found = [each for each in findings_of(logs) if each.path.suffix == ".log"]
+    assert [(each.kind, each.position) for each in found] == [
+        (FindingKind.BATCH_OUTSIDE_SEGMENT, 29 * SIZE)
+    ]
+    assert {each.path.name for each in found} == {f"{0:020}.log"}
+
+
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_last_batch_that_seems_torn_for_its_length_alone_is_reported(tmp_path, magic):
     logs, log = written(tmp_path / "logs", in_a_row(
