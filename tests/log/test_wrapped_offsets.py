@@ -1,8 +1,10 @@
 """Offsets within wrappers: no checksum covers the one that the header has."""
 
 import shutil
+from itertools import pairwise
 
 import pytest
+from kafkastore.migration.convert import plan_convert
 from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row
@@ -12,7 +14,6 @@ import kafkastore
 from kafkastore import CorruptBatchError
 from kafkastore.checks.findings import FindingKind
 from kafkastore.checks.repair import plan_repair
-from kafkastore.migration.convert import plan_convert
 
 #: Six wrappers of six messages in each segment.
 PER_WRAPPER, WRAPPERS = 6, 6
@@ -29,7 +30,7 @@ def write(root, magic):
 
 
 def rising(offsets):
-    return all(one < other for one, other in zip(offsets, offsets[1:], strict=False))
+    return all(one < other for one, other in pairwise(offsets))
 
 
 @pytest.mark.parametrize("slot", range(WRAPPERS))
