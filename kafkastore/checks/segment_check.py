@@ -240,7 +240,7 @@ class SegmentCheck:
         try:
             for run in file.runs(batches.end_position, verify_crc=True):
                 for overlap in find_overlaps(run.data, run.headers, batches.next_offset):
-                    last_offset = int(run.headers["last_offset"][overlap.index])
+                    last_offset = int(run.headers["last_offset"][overlap.slot])
                     before = overlap.smallest - 1
                     self._overlaps.append(
                         BatchFault("out-of-order", overlap.position, last_offset, before, 1)

@@ -164,7 +164,7 @@ class LogFile:
             if within is not None and verify_crc:
                 overlap = next(find_overlaps(data, headers[:count], within[0]), None)
             if overlap is not None:
-                count, scanned = overlap.index, overlap.position - position
+                count, scanned = overlap.slot, overlap.position - position
             if within is not None and count:
                 next_offset = int(headers["last_offset"][count - 1]) + 1
                 following = data[scanned : scanned + 8]

@@ -84,7 +84,7 @@ def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) 
             bad = (headers["crc_valid"] == 0) | (first <= before) | (last < first)
             bad |= last > max_offset
             for overlap in find_overlaps(run.data, headers, next_offset):
-                bad[overlap.index] = True
+                bad[overlap.slot] = True
             # The checksum does not cover offsets: an offset that jumps is wrong if the batches
             # after it continue without the jump.
             following = np.append(first[1:], _first_offset(log, _end_of(headers[-1])))

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class Overlap(NamedTuple):
     """A wrapper whose first message does not follow the batch before.
 
-    `index` is its header's; `smallest` is the offset after the batch before.
+    `slot` is that of its header; `smallest` is the offset after the batch before.
     """
 
-    index: int
+    slot: int
     position: int
     first_offset: int
     smallest: int
