@@ -203,7 +203,7 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
 
 
 def _kept_by_another(journal: Journal, change: FileChange) -> Path | None:
-    """Return another undo area of the directory that keeps a file of a change, or None."""
+    """Return another undo area that keeps a file of a change, or None."""
     home, mark, _ = journal.area.name.rpartition(AREA_MARK)
     for area in sorted(journal.area.parent.glob(glob.escape(home + mark) + "*")):
         if area != journal.area and os.path.lexists(kept_in(area, change.path)):
