@@ -7,7 +7,6 @@ to append the readable records in them again.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +21,7 @@ from kafkastore.changes.undo_area import (
     REMOVED_MARK,
     check_own,
     check_trusted,
+    list_areas,
 )
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError, NotAFileError, RefusalReason
 from kafkastore.fs import FileSystem
@@ -92,16 +92,6 @@ def find_unfinished(root: str | os.PathLike[str]) -> Iterator[tuple[Path, Phase]
                             phase = event
                 if phase not in FINISHED:
                     yield area, phase
-
-
-def list_areas(
-    root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
-) -> Iterator[tuple[Path, Path]]:
-    """Yield the areas with a mark of a directory or its parent."""
-    for home in (root, root.parent):
-        place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
-        for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
-            yield home, path
 
 
 def find_half_removed(

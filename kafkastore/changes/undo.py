@@ -7,7 +7,6 @@ after a crash at any moment it exists in at least one place.
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.undo_area import AREA_MARK, KEPT_DIRECTORY, kept_in
+from kafkastore.changes.undo_area import AREA_MARK, KEPT_DIRECTORY, kept_in, list_areas
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.runner import Progress
@@ -204,8 +203,9 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
 
 def _kept_by_another(journal: Journal, change: FileChange) -> Path | None:
     """Return another undo area that keeps a file of a change, or None."""
-    home, mark, _ = journal.area.name.rpartition(AREA_MARK)
-    for area in sorted(journal.area.parent.glob(glob.escape(home + mark) + "*")):
+    place = journal.area.parent
+    home = place / journal.area.name.rpartition(AREA_MARK)[0]
+    for _, area in list_areas(home, place, AREA_MARK):
         if area != journal.area and os.path.lexists(kept_in(area, change.path)):
             return area
     return None

@@ -148,8 +148,10 @@ class OffsetIndexCheck(_IndexCheck):
         if slot < 0:
             return
         is_loaded, last = segment.is_active and not self.will_be_recovered, len(entries) - 1
-        leads_astray = beyond_end[last] or not self._is_batch(int(entries[last]["position"]))
-        if is_loaded and leads_astray:
+        leads_astray = is_loaded and (
+            beyond_end[last] or not self._is_batch(int(entries[last]["position"]))
+        )
+        if leads_astray:
             slot = last  # a broker begins there
         entry = f"offset index entry {slot} (offset {entries[slot]['offset']}, position"
         entry += f" {entries[slot]['position']})"
@@ -162,7 +164,7 @@ class OffsetIndexCheck(_IndexCheck):
                 kind = FindingKind.LOADED_OFFSET_INDEX_BEYOND_LOG_END
         else:
             kind, what = FindingKind.OFFSET_INDEX_MISMATCH, "does not point to its batch"
-            if is_loaded and leads_astray:
+            if leads_astray:
                 kind = FindingKind.LOADED_OFFSET_INDEX_MISMATCH
         yield self._finding(kind, slot * self._format.ENTRY_SIZE, f"{entry} {what}")
 

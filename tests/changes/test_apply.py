@@ -592,18 +592,3 @@ def test_a_root_that_is_gone_is_refused_in_one_sentence(root, plan):
     for run in (lambda: apply(plan), lambda: undo(journal)):
         with change_refused("not-a-directory"):
             run()
-
-
-def test_a_file_that_a_later_change_keeps_must_be_undone_there_first(root):
-    path = "orders-0/00000000000000000000.timeindex"
-    before = contents(root)
-    first = apply(Plan(str(root), "create", (change(root, path, Inline(b"new"), b"new"),)))
-    created = contents(root)
-    second = apply(Plan(str(root), "remove", (change(root, path, None, None),)))
-    with change_refused("changed", root / path):
-        undo(first)
-    assert undo(first, leave_changed=True).left == {path}
-    undo(second)
-    assert contents(root) == created
-    undo(first)
-    assert contents(root) == before

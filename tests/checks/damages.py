@@ -367,7 +367,7 @@ DAMAGES = [
         FindingKind.INCOMPLETE_LAST_BATCH, "broken-0/*81.log", -1, none_needed,
     ),
     Damage(
-        "garbage behind a killed broker's log", INDEXES, garbage_tail,
+        "garbage after a killed broker's log", INDEXES, garbage_tail,
         FindingKind.CORRUPT_BATCH, "broken-0/*81.log", 2297,
     ),
     Damage(

@@ -413,8 +413,8 @@ def test_an_epoch_below_zero_stops_the_start_and_is_repaired(written, entry):
     path.write_text(f"0\n1\n{entry}\n")
     (found,) = predict_start(root, "4.1")
     assert found.outcome is Outcome.STOPS_THE_START
-    told = [(each.kind, each.position) for each in verify(root) if each.path == path]
-    assert told == [(FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, 4)]
+    reported = [(each.kind, each.position) for each in verify(root) if each.path == path]
+    assert reported == [(FindingKind.CORRUPT_LEADER_EPOCH_CHECKPOINT, 4)]
     kafkastore.apply(plan_repair(root))
     (found,) = predict_start(root, "4.1")
     assert found.outcome is not Outcome.STOPS_THE_START

@@ -166,7 +166,7 @@ print("left", len(list(found)))
 def test_a_forked_process_can_not_go_on_with_work_that_began_before(tmp_path):
     write_twenty(tmp_path)
     ran = subprocess.run(
-        # Python 3.12 and newer warn of any fork beside threads.
+        # Python 3.12 and newer warn of each fork in a process with threads.
         [sys.executable, "-W", "ignore", "-c", GOES_ON_IN_A_FORKED_PROCESS, tmp_path],
         capture_output=True, text=True, timeout=800, check=False,
     )

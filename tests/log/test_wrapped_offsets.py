@@ -34,8 +34,8 @@ def rising(offsets):
 
 
 @pytest.mark.parametrize("slot", range(WRAPPERS))
-def test_offsets_that_overlap_with_the_wrapper_before_are_told_by_all(tmp_path, slot):
-    told = 0
+def test_offsets_that_overlap_with_the_wrapper_before_are_reported_by_all(tmp_path, slot):
+    error_count = 0
     for bit in range(16):
         root, batches = write(tmp_path / f"{bit}", 1)
         path = root / "t-0" / f"{0:020}.log"
@@ -58,7 +58,7 @@ def test_offsets_that_overlap_with_the_wrapper_before_are_told_by_all(tmp_path, 
         if error is None:
             assert [each.offset for each in converted.records()] == offsets
             continue
-        told += 1
+        error_count += 1
         assert isinstance(error, CorruptBatchError)
         assert (error.path, error.position) == (arrow_error.path, arrow_error.position)
         last_offset = int.from_bytes(data[begin : begin + 8], "big")
@@ -71,7 +71,7 @@ def test_offsets_that_overlap_with_the_wrapper_before_are_told_by_all(tmp_path, 
         assert none is None
         assert rising([each.offset for each in kept])
         assert len(kept) >= (2 * WRAPPERS - 2) * PER_WRAPPER
-    assert told
+    assert error_count
 
 
 def test_whole_wrappers_of_all_formats_are_read(tmp_path):
