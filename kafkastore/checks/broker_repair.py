@@ -50,6 +50,14 @@ class NoRecoveryError(KafkaStoreError):
 class LogDeletedError(NoRecoveryError):
     """A broker of the version deletes the whole log, because it ends below its start."""
 
+    @classmethod
+    def of(cls, path: Path, version: str, reason: str) -> LogDeletedError:
+        """Return the error for a partition; `reason` has both offsets."""
+        return cls(
+            f"a broker of {version} deletes all of {path}: {reason}; to keep it, remove its line "
+            f"from {LOG_START_OFFSET_CHECKPOINT}"
+        )
+
 
 def plan_broker_repair(repair: PartitionRepair, version: str) -> None:
     """Plan to end the log where a broker's recovery of all of it would end it.
@@ -62,11 +70,8 @@ def plan_broker_repair(repair: PartitionRepair, version: str) -> None:
         reasons = [reason for name, reason in recovered.deleted.items() if is_log(name)]
         if not reasons:
             return  # there was no log at all
-        reason = reasons[-1]  # earlier ones are of segments after the truncation
-        raise LogDeletedError(
-            f"a broker of {version} deletes all of {repair.log.path}: {reason}; to keep it, remove "
-            f"its line from {LOG_START_OFFSET_CHECKPOINT}"
-        )
+        # Earlier reasons are of segments after the truncation.
+        raise LogDeletedError.of(repair.log.path, version, reasons[-1])
     if recovered.cut or recovered.renamed or recovered.copied:
         _BrokerRepair(repair, version, recovered).plan()
 

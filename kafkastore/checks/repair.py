@@ -24,8 +24,8 @@ from typing import Literal, NamedTuple, get_args
 from kafkastore.arguments import INT64_MAX, check_choice, thread_count
 from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import FileChange, Inline, Plan, Rebuilt
-from kafkastore.checks.broker_repair import plan_broker_repair
-from kafkastore.checks.findings import Finding, Severity
+from kafkastore.checks.broker_repair import LogDeletedError, plan_broker_repair
+from kafkastore.checks.findings import Finding, FindingKind, Severity
 from kafkastore.checks.partition_repair import NotRepaired, PartitionRepair, RemovedBytes, is_log
 from kafkastore.checks.salvage_repair import RepairedSegment, plan_salvage, unchanged_segment
 from kafkastore.checks.segment_check import KEPT_BY_AN_INDEX, is_recovered_without_index
@@ -34,6 +34,7 @@ from kafkastore.checks.verify import verify_log
 from kafkastore.errors import CorruptBatchError, KafkaStoreError
 from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
@@ -45,6 +46,7 @@ from kafkastore.formats.state.file_names import (
     snapshot_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.recovery.log_loader import why_deleted
 from kafkastore.runner import Progress, Runner, in_threads
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
@@ -261,11 +263,8 @@ class _RepairPlanner:
         try:
             if self.is_truncated:
                 plan_broker_repair(trial, self.version)
-            elif any(is_log(each.path.name) for each in findings):
-                parts = plan_salvage(trial)
-                if any(part.is_changed for part in parts):
-                    self._index(trial, parts, aborted)
-                    self.parts = parts
+            else:
+                self._plan_salvage(trial, findings, aborted)
         except (KafkaStoreError, OSError) as error:
             self.repair.record_failure("", error)
         else:
@@ -273,10 +272,35 @@ class _RepairPlanner:
             self.repair.removed += trial.removed
         self.repair.not_repaired += trial.not_repaired
 
+    def _plan_salvage(
+        self, trial: PartitionRepair, findings: list[Finding], aborted: Collection[str]
+    ) -> None:
+        """Plan to keep all readable batches, if a log has a finding."""
+        if any(is_log(each.path.name) for each in findings):
+            parts = plan_salvage(trial)
+            if any(part.is_changed for part in parts):
+                self._check_start(trial, self._index(trial, parts, aborted))
+                self.parts = parts
+                return
+        if any(each.kind is FindingKind.LOG_END_BELOW_LOG_START for each in findings):
+            self._check_start(trial, self.log.segments[-1].next_offset)
+
+    def _check_start(self, repair: PartitionRepair, log_end_offset: int) -> None:
+        """Record it if a broker would delete the kept log."""
+        start = self.log.log_start_offset
+        if log_end_offset < start and self.rules.log_below_its_start_is_deleted:
+            error = LogDeletedError.of(
+                self.log.path, self.version, why_deleted(log_end_offset, start)
+            )
+            checkpoint = self.log.path.parent / LOG_START_OFFSET_CHECKPOINT
+            repair.not_repaired.append(NotRepaired(checkpoint, error))
+
     def _index(
         self, repair: PartitionRepair, parts: list[RepairedSegment], aborted: Collection[str]
-    ) -> None:
+    ) -> int:
         """Rebuild the indexes of changed logs, in order: transactions span segments.
+
+        Returns the new log end offset.
 
         Also rebuilds the transaction indexes named in `aborted` and those after a changed log,
         where a transaction may have lost its first batches.
@@ -303,6 +327,7 @@ class _RepairPlanner:
                 self._add_transaction_index(repair, name, part, rebuilt.transaction_index)
         if parts[-1].is_changed:
             truncate_state(repair, log_end_offset)
+        return log_end_offset
 
     def _add_transaction_index(
         self, repair: PartitionRepair, name: str, part: RepairedSegment, data: bytes

@@ -9,14 +9,18 @@ Source: Kafka 2.4.0 ``LeaderEpochFileCache``, ``Log.rebuildProducerState``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from kafkastore.changes.plan import Inline
 from kafkastore.checks.partition_repair import PartitionRepair
 from kafkastore.checks.salvage_repair import RepairedSegment
 from kafkastore.errors import CorruptCheckpointError, InvalidLeaderEpochError, NotAFileError
 from kafkastore.formats.state import producer_snapshot
-from kafkastore.formats.state.checkpoints import pack_leader_epoch_checkpoint
+from kafkastore.formats.state.checkpoints import EpochStart, pack_leader_epoch_checkpoint
 from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     snapshot_name,
@@ -31,14 +35,57 @@ from kafkastore.versions import BrokerRules
 def plan_epochs(repair: PartitionRepair, parts: Sequence[RepairedSegment]) -> None:
     """Plan the leader epoch checkpoint of the repaired log, `parts`."""
     epochs = LeaderEpochs()
-    for part in parts:
-        with part.open() as log:
-            for run in batch_runs(log):
-                epochs.assign_many(run.headers)
+    for start in consistent_epochs(_epoch_changes(parts)):
+        epochs.assign(*start)
     epochs.truncate_from_start(repair.log.log_start_offset)
     data = pack_leader_epoch_checkpoint(epochs.entries)
     like = parts[0].segment.log_path if parts else repair.log.path / LEADER_EPOCH_CHECKPOINT
     repair.plan_file(LEADER_EPOCH_CHECKPOINT, like, data, Inline(data), "it does not match the log")
+
+
+def _epoch_changes(parts: Sequence[RepairedSegment]) -> Iterator[tuple[EpochStart, int]]:
+    """Yield each change of epoch in the log, with the number of its batches."""
+    for part in parts:
+        with part.open() as log:
+            for run in batch_runs(log):
+                has_epoch = (run.headers["magic"] >= 2) & (run.headers["leader_epoch"] >= 0)
+                headers = run.headers[has_epoch]
+                epochs = headers["leader_epoch"]
+                first = np.flatnonzero(np.diff(epochs, prepend=-1))
+                counts = np.diff(first, append=len(epochs))
+                for header, count in zip(headers[first], counts.tolist(), strict=True):
+                    yield EpochStart(int(header["leader_epoch"]), int(header["base_offset"])), count
+
+
+def consistent_epochs(changes: Iterable[tuple[EpochStart, int]]) -> list[EpochStart]:
+    """Return the changes whose epochs never fall, of as many batches as possible.
+
+    No checksum covers an epoch, so one that contradicts more batches than it agrees with is wrong.
+    """
+    # By rising epoch, each with more batches than the one before: the best that ends there.
+    best: list[tuple[int, int, _Chain | None]] = []
+    for start, count in changes:
+        slot = bisect_right(best, start.epoch, key=lambda each: each[0])
+        before = best[slot - 1] if slot else (-1, 0, None)
+        batches = before[1] + count
+        end = slot
+        while end < len(best) and best[end][1] <= batches:
+            end += 1
+        is_same = before[0] == start.epoch
+        chain = before[2] if is_same else _Chain(start, before[2])
+        best[slot - is_same : end] = [(start.epoch, batches, chain)]
+    found, chain = [], best[-1][2] if best else None
+    while chain is not None:
+        found.append(chain.start)
+        chain = chain.before
+    return found[::-1]
+
+
+class _Chain(NamedTuple):
+    """A change of epoch, and those before it."""
+
+    start: EpochStart
+    before: _Chain | None
 
 
 def truncate_state(repair: PartitionRepair, log_end_offset: int) -> None:

@@ -296,7 +296,7 @@ class LogLoader:
             return True
         if not self.rules.log_below_its_start_is_deleted:
             return True
-        reason = f"the log ends at {log_end_offset}, below its start {self.log_start_offset}"
+        reason = why_deleted(log_end_offset, self.log_start_offset)
         for segment in list(self.segments.values()):
             self._delete(segment, reason)
         if self.rules.snapshots_follow_segments:
@@ -350,6 +350,11 @@ class LogLoader:
             is_last=True,
             was_clean=self.is_clean,
         )
+
+
+def why_deleted(log_end_offset: int, log_start_offset: int) -> str:
+    """Say why a broker deletes a log that ends below its start."""
+    return f"the log ends at {log_end_offset}, below its start {log_start_offset}"
 
 
 def are_indexes_accepted(

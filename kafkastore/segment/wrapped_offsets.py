@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.records.record_batch import RecordBatch
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+_LARGEST = INT64_MAX.to_bytes(8, "big")
 
 
 class Overlap(NamedTuple):
@@ -51,9 +54,18 @@ def find_overlaps(
         smallest = int(headers["last_offset"][index - 1]) + 1 if index else next_offset
         position = int(headers["position"][index])
         at = position - int(headers["position"][0])
-        try:
-            first = RecordBatch(data[at : at + int(headers["size"][index])]).base_offset
-        except CorruptionError:
-            continue  # who decodes it reports it
-        if first < smallest:
+        first = _first_offset(data[at : at + int(headers["size"][index])])
+        if first is not None and first < smallest:
             yield Overlap(index, position, first, smallest)
+
+
+def _first_offset(wrapper: memoryview) -> int | None:
+    """Return the first offset, below 0 if the wrapper's is too small; None if unreadable."""
+    try:
+        return RecordBatch(wrapper).base_offset
+    except CorruptionError:
+        last = int.from_bytes(wrapper[:8], "big")
+    try:  # with an offset that is large enough
+        return RecordBatch(_LARGEST + bytes(wrapper[8:])).base_offset - INT64_MAX + last
+    except CorruptionError:
+        return None  # who decodes it reports it

@@ -171,6 +171,21 @@ def test_a_log_that_ends_below_its_start_once_it_is_cut_is_left_alone(tmp_path):
     assert isinstance(plan.not_repaired[0].error, LogDeletedError)
 
 
+@pytest.mark.parametrize("last", [slice(30), slice(20)], ids=["cut", "lost"])
+def test_a_log_that_ends_below_its_start_is_named_also_where_batches_are_skipped(tmp_path, last):
+    root = Log(tuple(segments(0, 10, 20)), checkpointed_start=25).write(tmp_path / "logs")
+    path = root / "t-0" / f"{20:020}.log"
+    if last.stop == 20:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[: 3 * SIZE - 5] + b"x" * SIZE)
+    plan = plan_repair(root, "2.4", on_corrupt="skip")
+    (left,) = plan.not_repaired
+    assert isinstance(left.error, LogDeletedError)
+    assert (left.path, left.is_partition) == (root / "log-start-offset-checkpoint", False)
+    assert not plan_repair(root, "2.2", on_corrupt="skip").not_repaired
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_partition_without_any_log_is_no_matter_of_logs(tmp_path, version):
     directory = tmp_path / "logs" / "t-0"

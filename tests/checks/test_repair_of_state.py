@@ -1,9 +1,12 @@
 """Transaction indexes, producer snapshots and leader epochs made anew; and what can't be mended."""
 
 import os
-from itertools import product
+from dataclasses import replace
+from itertools import combinations, pairwise, product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 from models.record_strategies import in_a_row
@@ -11,9 +14,10 @@ from models.record_strategies import in_a_row
 import kafkastore
 from kafkastore import Severity
 from kafkastore.checks.repair import plan_repair
+from kafkastore.checks.state_repair import consistent_epochs
 from kafkastore.errors import ChangeRefusedError, InvalidConfigError, NotAFileError
 from kafkastore.formats.state import producer_snapshot
-from kafkastore.formats.state.checkpoints import parse_leader_epoch_checkpoint
+from kafkastore.formats.state.checkpoints import EpochStart, parse_leader_epoch_checkpoint
 
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)
@@ -55,6 +59,52 @@ def test_a_transaction_index_that_is_not_true_is_made_again(golden_case, writabl
     assert not repaired(root, on_corrupt)
     assert before == {path: path.read_bytes() for path in damaged}
     assert not findings(root)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 4)), max_size=7).map(
+        lambda runs: [
+            (EpochStart(epoch, 10 * slot), count) for slot, (epoch, count) in enumerate(runs)
+        ]
+    )
+)
+def test_epochs_of_a_log_are_those_of_most_batches_that_never_fall(changes):
+    most = max(
+        sum(count for _, count in chosen)
+        for size in range(len(changes) + 1)
+        for chosen in combinations(changes, size)
+        if [*chosen] == sorted(chosen)
+    )
+    found = consistent_epochs(changes)
+    assert found == sorted(found)
+    assert len({start.epoch for start in found}) == len(found)
+    agreeing = sum(
+        count
+        for start, following in pairwise([*found, EpochStart(9, 1000)])
+        for (epoch, offset), count in changes
+        if epoch == start.epoch and start.start_offset <= offset < following.start_offset
+    )
+    assert agreeing == most
+
+
+@pytest.mark.parametrize(
+    ("position", "bit"), [*product((3, 8, 15), (3, 7, 30, 31)), (29, 2), (29, 31)]
+)
+def test_an_epoch_that_one_batch_contradicts_is_not_taken_over(tmp_path, position, bit):
+    epochs = [2] * 7 + [5] * 3 + [6] * 20
+    batches = [
+        replace(each, leader_epoch=epoch) for each, epoch in zip(THIRTY, epochs, strict=True)
+    ]
+    parts = [Segment(base, tuple(batches[base : base + 10])).indexed() for base in (0, 10, 20)]
+    root = Log(tuple(parts), is_clean=True).write(tmp_path / "logs")
+    path = root / "t-0" / f"{position // 10 * 10:020}.log"
+    data = bytearray(path.read_bytes())
+    data[position % 10 * SIZE + 15 - bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    checkpoint = root / "t-0" / "leader-epoch-checkpoint"
+    checkpoint.write_bytes(b"garbage")
+    assert not repaired(root)
+    assert parse_leader_epoch_checkpoint(checkpoint.read_bytes())[-2:] == ((5, 7), (6, 10))
 
 
 @pytest.mark.parametrize("damage", ["flipped", "emptied"])

@@ -205,10 +205,16 @@ cdef class RecordBatch:
 
         A wrapper of magic 0 or 1 is decompressed for this.
         """
-        if is_wrapper(&self._header):
-            for record in self.records():
-                return record.offset
-        return self._header.base_offset
+        cdef const uint8_t[::1] payload
+        cdef RecordCursor cursor
+        cdef RecordView view
+        if not is_wrapper(&self._header):
+            return self._header.base_offset
+        payload = records_of(self.data, &self._header, MAX_DECOMPRESSED_BYTES)
+        if not open_cursor(&cursor, &self._header, &payload[0] if payload.shape[0] else NULL,
+                           payload.shape[0]) or next_record(&cursor, &view) < 0:
+            raise broken(cursor.error.decode(), &self._header)
+        return view.offset
 
     @property
     def last_offset(self):
