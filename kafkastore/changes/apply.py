@@ -22,6 +22,7 @@ journal for each partition, whose lines are later moved into the plan's; see `pa
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -161,8 +162,10 @@ def _check_places(
         if journal.area == area:
             recorded = journal.changed
         elif not journal.is_finished:
+            area_quoted = shlex.quote(str(journal.area))
             raise ChangeRefusedError(
-                f"an earlier plan is unfinished: resume or undo {journal.area}",
+                f"an earlier plan is unfinished: kafkastore changes resume {area_quoted} finishes "
+                f"it, kafkastore changes undo {area_quoted} reverts it",
                 RefusalReason.UNFINISHED,
                 journal.area,
             )
@@ -173,7 +176,7 @@ def _check_not_undoing(journal: Journal) -> None:
     """Refuse to apply a plan whose undo was interrupted."""
     if journal.phase == "undoing":
         raise ChangeRefusedError(
-            f"{journal.area} is being undone: resume that first",
+            f"{journal.area} is being undone: finish that first, with kafkastore changes resume",
             RefusalReason.UNFINISHED,
             journal.area,
         )

@@ -298,12 +298,10 @@ class _RepairPlanner:
     def _index(
         self, repair: PartitionRepair, parts: list[RepairedSegment], aborted: Collection[str]
     ) -> int:
-        """Rebuild the indexes of changed logs, in order: transactions span segments.
+        """Rebuild the indexes of changed logs, in order; return the new log end offset.
 
-        Returns the new log end offset.
-
-        Also rebuilds the transaction indexes named in `aborted` and those after a changed log,
-        where a transaction may have lost its first batches.
+        Transactions span segments: also rebuilds the transaction indexes named in `aborted`, and
+        those after a changed log, where a transaction may have lost its first batches.
         """
         state = ProducerState(rules=self.rules)
         state.on_high_watermark(INT64_MAX)

@@ -60,7 +60,7 @@ def find_overlaps(
 
 
 def _first_offset(wrapper: memoryview) -> int | None:
-    """Return the first offset, below 0 if the wrapper's is too small; None if unreadable."""
+    """Return the first offset, below 0 if the header's is too small, or None."""
     try:
         return RecordBatch(wrapper).base_offset
     except CorruptionError:
