@@ -20,22 +20,26 @@ def read_batches(
     end_offset: int | None,
     *,
     verify: bool = False,
+    decodes: bool = False,
     damage: CorruptionHandler | None = None,
     copied: bool = False,
-) -> Iterator[tuple[LogSegment, RecordBatch]]:
-    """Read batches, each with its segment; see `PartitionLog.batches`.
+) -> Iterator[tuple[LogSegment, RecordBatch, int]]:
+    """Read batches, each with its segment and smallest offset; see `batches`.
 
-    A batch is valid until the next one is read, unless it is `copied`.
+    The smallest offset follows the batches before, and `decodes` is as for `LogFile.runs`. A batch
+    is valid until the next one is read, unless it is `copied`.
     """
     start, end = log.bounds(start_offset, end_offset)
     scan = RangeScan(log, start, end, damage)
-    for segment, run, headers, _ in scan.runs(verify_crc=verify, few=end_offset is not None):
+    is_few = end_offset is not None
+    for segment, run, headers, _ in scan.runs(verify_crc=verify, decodes=decodes, few=is_few):
         for index in np.flatnonzero(headers["last_offset"] >= scan.first_offset).tolist():
             data = run.batch(index)
             batch = RecordBatch(bytes(data) if copied else data, int(headers["position"][index]))
             if headers["last_offset"][index] >= end and _first_offset(batch, segment) >= end:
                 return
-            yield segment, batch
+            smallest = int(headers["last_offset"][index - 1]) + 1 if index else run.smallest_offset
+            yield segment, batch, smallest
 
 
 def first_timestamp(
@@ -48,7 +52,7 @@ def first_timestamp(
     """
     # Always pass an end: the scan then begins with a small read.
     end_offset = INT64_MAX if end_offset is None else end_offset
-    for _, batch in read_batches(log, start_offset, end_offset, verify=True):
+    for _, batch, _ in read_batches(log, start_offset, end_offset, verify=True):
         timestamp = _first_timestamp_of(batch)
         return timestamp if timestamp >= 0 else None
     return None

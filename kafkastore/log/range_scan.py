@@ -56,7 +56,11 @@ class ScannedRun(NamedTuple):
         while done < len(self.headers):
             try:
                 done = columns.append(
-                    self.run.data, self.headers, done, position=self.run.position
+                    self.run.data,
+                    self.headers,
+                    done,
+                    position=self.run.position,
+                    smallest_offset=self.run.smallest_offset,
                 )
             except CorruptionError as error:
                 done = int(np.searchsorted(self.headers["position"], error.position or 0))
@@ -97,6 +101,7 @@ class RangeScan:
         self,
         *,
         verify_crc: bool = False,
+        decodes: bool = False,
         few: bool = False,
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
@@ -117,6 +122,7 @@ class RangeScan:
                 file,
                 position,
                 verify_crc=verify_crc,
+                decodes=decodes,
                 first_read=SMALLEST_READ if is_small else LARGEST_READ,
                 mapped=mapped,
                 room=room,

@@ -11,6 +11,7 @@ from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
+from kafkastore.segment.wrapped_offsets import overlap_error
 
 
 def read_records(
@@ -37,13 +38,17 @@ def read_records(
             )
         )
         end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
-    for segment, batch in read_batches(view, start, end, verify=verify, damage=damage):
+    decodes = on_corrupt == "raise"
+    batches = read_batches(view, start, end, verify=verify, decodes=decodes, damage=damage)
+    for segment, batch, smallest_offset in batches:
         if batch.is_control and not include_control:
             continue
         if aborted is not None and aborted.of(batch.header)[0]:
             continue
         try:
             records = batch.records(max_decompressed_bytes=most_bytes)
+            if batch.magic < 2 and records and records[0].offset < smallest_offset:
+                raise overlap_error(records[0].offset, smallest_offset, batch.position)
         except CorruptionError as error:
             damage.skip_batch(error, segment, batch.header[0])
             if damage.has_stopped:

@@ -134,6 +134,7 @@ def read(
     scan = RangeScan(log, start, end, damage, known_end_offset=known_end_offset)
     runs = scan.runs(
         verify_crc=verify,
+        decodes=on_corrupt == "raise" and start_timestamp is None and end_timestamp is None,
         few=most_records < SMALL_RANGE,
         mapped=binary_view,
         room=record_columns.room,

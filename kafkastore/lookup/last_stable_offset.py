@@ -78,6 +78,6 @@ def _as_told(
 ) -> int:
     """Return the offset that a broker reports: since 4.0, its batch's base offset."""
     if broker.last_stable_offset_is_of_batch and last_stable < high_watermark:
-        for _, batch in read_batches(view, last_stable, None, copied=True):
+        for _, batch, _ in read_batches(view, last_stable, None, copied=True):
             return batch.base_offset
     return last_stable

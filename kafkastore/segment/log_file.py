@@ -49,11 +49,12 @@ class BatchRun(NamedTuple):
     """Successive whole batches.
 
     `data` is valid until the next run is requested: it is a view of a reused buffer, unless the
-    file is mapped.
+    file is mapped. `smallest_offset` is the least offset that can follow the batches before.
     """
 
     data: memoryview
     headers: NDArray[Any]
+    smallest_offset: int
 
     @property
     def position(self) -> int:
@@ -135,14 +136,15 @@ class LogFile:
         starting_position: int = 0,
         *,
         verify_crc: bool = False,
+        decodes: bool = False,
         first_read: int = LARGEST_READ,
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
     ) -> Iterator[BatchRun]:
         """Scan batch headers from a batch's byte position, at least one batch at a time.
 
-        Reads grow from `first_read` bytes. Views of a `mapped` file stay valid, but truncation then
-        kills the process. Raises a `CorruptionError` after all batches before corrupt bytes.
+        Raises a `CorruptionError` after all batches before corrupt bytes. Truncating a `mapped`
+        file kills the process. A caller that `decodes` all batches finds overlapping wrappers.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -161,10 +163,11 @@ class LogFile:
                 data, position, headers, verify_crc=verify_crc, within=within
             )
             overlap = None
-            if within is not None and verify_crc:
+            if within is not None and verify_crc and not decodes:
                 overlap = next(find_overlaps(data, headers[:count], within[0]), None)
             if overlap is not None:
                 count, scanned = overlap.slot, overlap.position - position
+            smallest_offset = 0 if within is None else within[0]
             if within is not None and count:
                 next_offset = int(headers["last_offset"][count - 1]) + 1
                 following = data[scanned : scanned + 8]
@@ -178,7 +181,7 @@ class LogFile:
                     status = batch_header.BAD_OFFSETS
                 within = next_offset, within[1]
             if count:
-                yield BatchRun(data[:scanned], headers[:count])
+                yield BatchRun(data[:scanned], headers[:count], smallest_offset)
                 position += scanned
             if overlap is not None:
                 raise overlap.error(self.path)

@@ -32,14 +32,17 @@ class Overlap(NamedTuple):
     first_offset: int
     smallest: int
 
-    def error(self, path: Path) -> CorruptBatchError:
+    def error(self, path: Path) -> CorruptionError:
         """Return the error for a reader."""
-        return CorruptBatchError(
-            f"compressed messages begin with offset {self.first_offset}, where offsets rise from "
-            f"{self.smallest} on",
-            path=path,
-            position=self.position,
-        )
+        return overlap_error(self.first_offset, self.smallest, self.position).located(path)
+
+
+def overlap_error(first_offset: int, smallest: int, position: int) -> CorruptBatchError:
+    """Return the error for a batch whose first offset is too small."""
+    return CorruptBatchError(
+        f"messages begin with offset {first_offset}, where offsets rise from {smallest} on",
+        position=position,
+    )
 
 
 def find_overlaps(

@@ -122,7 +122,7 @@ class PartitionLog(LogView):
             If bytes break the format. Checksums are not checked: use `RecordBatch.verify`.
         """
         damage = CorruptionHandler(on_corrupt, skipped)
-        for _, batch in read_batches(
+        for _, batch, _ in read_batches(
             self, start_offset, end_offset, damage=damage, copied=True
         ):
             yield batch

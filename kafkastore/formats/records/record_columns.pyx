@@ -6,7 +6,7 @@ were not requested are skipped, never copied.
 
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
@@ -43,6 +43,7 @@ from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
     RecordCursor,
     RecordView,
+    is_wrapper,
     next_record,
     open_cursor,
     read_header,
@@ -100,6 +101,16 @@ cdef enum DecodeOutcome:
     COMPRESSED
     BROKEN
     NO_MEMORY
+
+
+cdef bint begins_from(const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
+                      int64_t smallest_offset) noexcept nogil:
+    """Return whether a wrapper's first offset is large enough; True if unreadable."""
+    cdef RecordCursor cursor
+    cdef RecordView first
+    if not open_cursor(&cursor, header, records, size) or next_record(&cursor, &first) <= 0:
+        return True
+    return first.offset >= smallest_offset
 
 
 @cython.final
@@ -266,14 +277,16 @@ cdef class RecordColumns:
                                   or self.bytes_bound >= self.max_bytes)
 
     def append(self, const uint8_t[::1] data not None, headers not None, Py_ssize_t first=0, *,
-               position=None):
+               position=None, int64_t smallest_offset=INT64_MIN):
         """Decode batches until all are decoded or the columns are full.
 
         `headers` (BATCH_HEADER) are results of `batch_header.scan` for `data`; decoding starts with
         header `first`. `position` is the byte position of `data` in its file, by default that of
-        the first header. Returns the first header not decoded: ``len(headers)`` if all are;
-        otherwise call `take` before the next `append`. Raises `CorruptBatchError` for a wrong
-        checksum (`crc_valid` 0) or corrupt records; whole batches before are kept.
+        the first header, and `smallest_offset` the least that its offsets can be. Returns the first
+        header not decoded: ``len(headers)`` if all are; otherwise call `take` before the next
+        `append`. Raises `CorruptBatchError` for a wrong checksum (`crc_valid` 0), corrupt records,
+        or a wrapper that begins before the end of the batch before it; whole batches before are
+        kept.
         """
         cdef const uint8_t[::1] header_bytes = bytes_of(headers)
         cdef Py_ssize_t i = first, count = len(headers), rows, viewed
@@ -293,7 +306,7 @@ cdef class RecordColumns:
             self._view(data.base)
         self.is_busy = True
         try:
-            outcome = self._append(data, first_header, origin, count, &i)
+            outcome = self._append(data, first_header, origin, count, &i, smallest_offset)
         finally:
             self.is_busy = False
         if self.rows == rows:
@@ -313,7 +326,7 @@ cdef class RecordColumns:
 
     cdef DecodeOutcome _append(
         self, const uint8_t[::1] data, const BatchHeader* headers, int64_t origin,
-        Py_ssize_t count, Py_ssize_t* first
+        Py_ssize_t count, Py_ssize_t* first, int64_t smallest_offset
     ) except *:
         """Decode batches; `first` becomes the first header that was not decoded."""
         cdef Py_ssize_t i = first[0], at = 0, size = data.shape[0]
@@ -338,7 +351,9 @@ cdef class RecordColumns:
                     i += 1
             if outcome != COMPRESSED:
                 break
-            outcome = self._append_compressed(header, data[at:at + header.size])
+            outcome = self._append_compressed(
+                header, data[at:at + header.size],
+                headers[i - 1].last_offset + 1 if i else smallest_offset)
             if outcome != APPENDED:
                 break
             i += 1
@@ -346,7 +361,7 @@ cdef class RecordColumns:
         return outcome
 
     cdef DecodeOutcome _append_compressed(
-        self, const BatchHeader* header, const uint8_t[::1] batch
+        self, const BatchHeader* header, const uint8_t[::1] batch, int64_t smallest_offset
     ) except *:
         cdef const uint8_t[::1] records
         cdef const uint8_t* start
@@ -365,8 +380,13 @@ cdef class RecordColumns:
         if self.as_views:
             self._view(records.base)
         with nogil:
-            outcome = self._decode(header, start, start, start + records.shape[0],
-                                   start + records.shape[0])
+            if is_wrapper(header) and not begins_from(header, start, records.shape[0],
+                                                      smallest_offset):
+                self.error = "its messages begin before the end of the batch before it"
+                outcome = BROKEN
+            else:
+                outcome = self._decode(header, start, start, start + records.shape[0],
+                                       start + records.shape[0])
         self.view_buffer = view_buffer
         if self.rows == rows:
             self._unview(viewed)
