@@ -8,7 +8,7 @@ from kafkastore.legacy.comparison import (
     ComparisonSummary,
     compare,
     compare_columns,
-    summarise,
+    summarize,
 )
 from kafkastore.legacy.comparison_as_arrow import compare_as_arrow
 from kafkastore.legacy.mtimes import InvalidMtimesError, mtimes_of, pack_mtimes, read_mtimes
@@ -42,5 +42,5 @@ __all__ = [
     "pack_mtimes",
     "read_mtimes",
     "segment_times",
-    "summarise",
+    "summarize",
 ]

@@ -261,7 +261,7 @@ def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
     return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
 
 
-def summarise(compared: NDArray[np.void]) -> ComparisonSummary:
+def summarize(compared: NDArray[np.void]) -> ComparisonSummary:
     """Summarise the costs of a comparison.
 
     Parameters

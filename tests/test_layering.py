@@ -22,7 +22,7 @@ LAYERS = (
     ("recovery",),
     ("lookup",),
     ("store", "writing"),
-    ("SINGLE_MODULES",),  # modules at the top, in no folder: time_axes
+    ("SINGLE_MODULES",),  # modules at the top, in no folder: runner, time_axes
     ("changes",),
     ("legacy", "migration", "checks"),
     ("server", "use_cases"),

@@ -17,6 +17,7 @@ from kafkastore.errors import (
     KafkaStoreError,
 )
 from kafkastore.formats.state.file_names import (
+    INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
@@ -26,7 +27,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.paths import describe_error
-from kafkastore.recovery.directory_files import INDEX_SUFFIXES, LeftOver
+from kafkastore.recovery.directory_files import LeftOver
 from kafkastore.recovery.log_recovery import RecoveredLog, RecoveredSegment, recover_log
 from kafkastore.versions import rules_of
 

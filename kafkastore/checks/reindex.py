@@ -100,8 +100,8 @@ class ReindexPlan(Plan):
 def plan_reindex(
     path: Paths,
     version: str = NEWEST_VERSION,
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from kafkastore.changes.plan import ByteRange, Content, Prefix
 from kafkastore.checks.partition_repair import PartitionRepair
 from kafkastore.errors import KafkaStoreError, SegmentGoneError
-from kafkastore.formats.state.file_names import LOG_SUFFIX, segment_file_name
-from kafkastore.recovery.directory_files import INDEX_SUFFIXES
+from kafkastore.formats.state.file_names import INDEX_SUFFIXES, LOG_SUFFIX, segment_file_name
 from kafkastore.recovery.segment_split import LogPart
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import Stretch, stretches

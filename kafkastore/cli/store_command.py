@@ -152,26 +152,22 @@ class StoreCall:
         items: Sequence[ItemT],
         what: str,
         rows: Callable[[ResultT], Iterable[Mapping[str, Any]]] | None = None,
-        see: Callable[[ResultT], object] | None = None,
     ) -> list[ResultT]:
-        """Run a job; write its `rows` as JSON, or return results for a table.
+        """Run a job; return its results, and write its `rows` if JSON is requested.
 
-        JSON names the partition even if the row does not. `see` is called with every result; `what`
-        is the label of the bar.
+        JSON names the partition even if the row does not. `what` is the label of the bar.
         """
-        shown = []
+        results = []
         with self.executor(what) as runner:
             for item, result in self.readable(job, items, runner):
-                if see is not None:
-                    see(result)
+                results.append(result)
                 if not self.as_json:
-                    shown.append(result)
                     continue
                 place = job.place(item)
                 for row in (rows or job.rows)(result):
                     missing = [each for each in ("topic", "partition") if each not in row]
                     write_json({**{each: place[each] for each in missing}, **row})
-        return shown
+        return results
 
 
 def store_command(

@@ -10,12 +10,12 @@ from kafkastore.caching import cached_property
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     SegmentFile,
     offsets_in_names,
     parse_segment_file,
@@ -23,7 +23,6 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.segment.regular_file import link_kind
 
-INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 _SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
 _DELETED = "deleted at the next start"

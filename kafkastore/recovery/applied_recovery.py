@@ -14,12 +14,12 @@ from pathlib import Path
 
 from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
+    INDEX_SUFFIXES,
     LOG_SUFFIX,
     SWAP_SUFFIX,
     parse_segment_file,
 )
 from kafkastore.fs import FileSystem
-from kafkastore.recovery.directory_files import INDEX_SUFFIXES
 from kafkastore.recovery.log_recovery import RecoveredLog
 from kafkastore.segment.zero_tail import is_zero_from, next_extent
 

@@ -11,13 +11,11 @@ from kafkastore.formats.primitives.java_text import JavaTextError, parse_int64
 from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
+    INDEX_SUFFIXES,
     KRAFT_SNAPSHOT_SUFFIX,
     LOG_SUFFIX,
-    OFFSET_INDEX_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     InvalidNameError,
     parse_segment_file,
     segment_file_name,
@@ -26,8 +24,6 @@ from kafkastore.recovery.segment_split import CopiedRange
 from kafkastore.segment.regular_file import is_regular, stat_regular
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.versions import BrokerRules
-
-INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class LeftOver(str):

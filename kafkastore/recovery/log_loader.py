@@ -25,6 +25,7 @@ from kafkastore.formats.state.checkpoints import (
     parse_leader_epoch_checkpoint,
 )
 from kafkastore.formats.state.file_names import (
+    INDEX_SUFFIXES,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -35,7 +36,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
-from kafkastore.recovery.directory_files import INDEX_SUFFIXES, DirectoryFiles
+from kafkastore.recovery.directory_files import DirectoryFiles
 from kafkastore.recovery.loaded_segment import LoadedSegment
 from kafkastore.recovery.producer_recovery import (
     ProducerRecovery,

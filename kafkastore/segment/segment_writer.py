@@ -294,16 +294,12 @@ class SegmentWriter:
     ) -> SegmentGrowth:
         """Return the state of the segment's growth, as its files give it."""
         offsets, times = segment.offset_index, segment.time_index
-        first_timestamp = None
-        if size:
-            with segment.open_as_broker() as log:
-                first_run = next(log.runs(first_read=SMALLEST_READ), None)
-                if first_run is not None:
-                    first_timestamp = int(first_run.headers["max_timestamp"][0])
+        with segment.open_as_broker() as log:
+            first = log.header_at(0)
         return self._new_growth(
             created_ms,
             size=size,
-            first_timestamp=first_timestamp,
+            first_timestamp=None if first is None else int(first["max_timestamp"]),
             offset_entries=self._offsets.entry_count,
             time_entries=self._times.entry_count,
             last_indexed_offset=-1 if offsets is None else offsets.last_entry.offset,

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from kafkastore.arguments import whole_number
 from kafkastore.clock import clock
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.timestamp_warnings import (
     TimestampWarning,
@@ -21,7 +20,6 @@ from kafkastore.log.timestamp_warnings import (
     meant_timestamp,
 )
 from kafkastore.segment.index_file import TimeIndex
-from kafkastore.segment.log_file import SMALLEST_READ
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
@@ -297,10 +295,8 @@ def _rolls_after(log: PartitionLog, config: LogConfig) -> int | None:
     if not log.segments:
         return None
     with log.segments[-1].open_log() as file:
-        try:
-            for run in file.runs(first_read=SMALLEST_READ):
-                first = int(run.headers["max_timestamp"][0])
-                return first + config.segment_ms if first >= 0 else None
-        except CorruptionError:
-            return None  # a broker that can't read the first batch also rolls by its clock
-    return None
+        first = file.header_at(0)
+    # A broker that can't read the first batch also rolls by its clock.
+    if first is None or first["max_timestamp"] < 0:
+        return None
+    return int(first["max_timestamp"]) + config.segment_ms

@@ -65,7 +65,7 @@ _CLEANUP_POLICIES = frozenset({"delete", "compact"})
 
 @dataclass(frozen=True, kw_only=True)
 class LogConfig:
-    """Configure a topic's log; the defaults are those of Kafka 4.1.
+    """Configure a topic's log; the defaults are those of the newest known version.
 
     Each attribute is the topic option with ``_`` for ``.`` and ``-``.
 

@@ -102,7 +102,7 @@ def _reindex(root: Path) -> Plan:
 
 def reindexed(root: Path) -> Plan:
     """Indexes made anew, up to where a log is broken."""
-    return plan_reindex(root, "2.4", INDEX_INTERVAL_BYTES, up_to_damage=True)
+    return plan_reindex(root, "2.4", index_interval_bytes=INDEX_INTERVAL_BYTES, up_to_damage=True)
 
 
 def _repair(on_corrupt: OnCorruptLog, *places: tuple[int, int]) -> Callable[[Path], Plan]:

@@ -108,8 +108,8 @@ def test_what_is_no_file_is_named_and_the_rest_is_repaired(run: Run, damaged: Pa
     assert f"not repaired: {odd} is not a regular file" in ran.err
     assert len(run("cat", damaged, "--json").lines) == 99
     rows = run("repair", damaged, "--on-corrupt", "skip", "--dry-run", "--json").lines
-    (left,) = (row for row in rows if row["kind"] == "left-alone")
-    check([left], documented("repair", "left-alone"))
+    (left,) = (row for row in rows if row["kind"] == "unrepaired")
+    check([left], documented("repair", "unrepaired"))
 
 
 def test_wrong_use_is_one_sentence(run: Run, damaged: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from kafkastore.legacy import (
     compare_as_arrow,
     compare_columns,
     fetch_offsets_before,
-    summarise,
+    summarize,
 )
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row, emptied, marker
@@ -187,7 +187,7 @@ def test_times_may_come_from_anything_that_can_be_gone_through(tmp_path):
 def test_no_times_give_no_rows(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
     assert compare(log, []) == []
-    assert summarise(compare_columns(log, [])) == ComparisonSummary()
+    assert summarize(compare_columns(log, [])) == ComparisonSummary()
     assert compare_as_arrow(log, []).num_rows == 0
     assert compare_as_arrow([], [1]).num_rows == 0
 
@@ -213,7 +213,7 @@ def test_a_summary_sums_up_and_summaries_combine(tmp_path):
     log = hand_made(tmp_path / "logs")
     mtimes = {"00000000000000000020.log": 9600, "00000000000000000010.log": 50}
     asked = [49, 50, 1500, 9000, 9600]
-    found = summarise(compare_columns(log, asked, now=100_000, mtimes=mtimes))
+    found = summarize(compare_columns(log, asked, now=100_000, mtimes=mtimes))
     rows = compare(log, asked, now=100_000, mtimes=mtimes)
     assert [(row.redelivered, row.missed) for row in rows] == [
         (None, None), (0, 2), (0, 1), (1, 0), (1, 0),
@@ -223,7 +223,7 @@ def test_a_summary_sums_up_and_summaries_combine(tmp_path):
         most_redelivered=1, most_missed=2, broker_differs=0,
     )
     parts = [
-        summarise(compare_columns(log, part, now=100_000, mtimes=mtimes))
+        summarize(compare_columns(log, part, now=100_000, mtimes=mtimes))
         for part in (asked[:2], asked[2:])
     ]
     assert parts[0].combined(parts[1]) == found == ComparisonSummary().combined(found)

@@ -27,7 +27,7 @@ from kafkastore.clock import clock
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
 from kafkastore.jobs.job import skipped_column, skipped_rows
-from kafkastore.legacy import ComparisonSummary, summarise
+from kafkastore.legacy import ComparisonSummary, summarize
 from kafkastore.lookup.rules import CORRECT, LEGACY
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
@@ -172,7 +172,7 @@ def _write_json(job: CompareJob, compared: Compared, *, summary: bool) -> None:
     for topic_partition, each in compared:
         place = topic_partition._asdict()
         if summary:
-            found = summarise(each.compared)
+            found = summarize(each.compared)
             write_json(place | found._asdict())
             total = total.combined(found)
             continue
@@ -193,7 +193,7 @@ def _write_columns(file: BinaryIO, form: str, compared: Compared) -> ComparisonS
             batch = as_record_batch(topic_partition, each.compared)
             values = pa.array([skipped_rows(each.skipped)] * batch.num_rows, skipped.type)
             writer.write_batch(batch.append_column(skipped, values))
-            total = total.combined(summarise(each.compared))
+            total = total.combined(summarize(each.compared))
     return total
 
 
@@ -218,14 +218,14 @@ def _print_rows(call: StoreCall, compared: Compared, rules: str) -> ComparisonSu
                 *("none" if offset is None else offset for offset in offsets),
                 *("-" if count is None else f"{count:,}" for count in (redelivered, missed)),
             )
-        total = total.combined(summarise(each.compared))
+        total = total.combined(summarize(each.compared))
     return total
 
 
 def _print_summaries(compared: Compared, rules: str) -> ComparisonSummary:
     rows, total = [], ComparisonSummary()
     for topic_partition, each in compared:
-        found = summarise(each.compared)
+        found = summarize(each.compared)
         total = total.combined(found)
         rows.append([str(topic_partition), *(f"{number:,}" for number in found)])
     columns = [

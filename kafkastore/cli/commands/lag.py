@@ -56,18 +56,18 @@ def command(
     given = read_positions(offsets, offsets_file)
     until = next(iter(call.resolve_times(moments)), None)
     committed = read_committed_offsets(call, groups, given)
-    places: set[OffsetPlace] = set()
     job = LagJob(until, isolation, call.problems.on_corrupt)
     items = position_items(committed, call.selection.store, is_weighed=call.is_weighed)
-    shown = call.run(job, items, "reading", see=lambda each: places.add(each.place))
+    lags = call.run(job, items, "reading")
     if not call.as_json:
-        _print(call, shown)
+        _print(call, lags)
     # A broker's own __consumer_offsets also have partitions of other brokers, so NO_PARTITION is a
     # problem only for offsets that the user gave.
     odd = {OffsetPlace.BELOW_START, OffsetPlace.BEYOND_END}
     if given:
         odd.add(OffsetPlace.NO_PARTITION)
-    return FOUND_PROBLEMS if places & odd else call.problems.exit_code
+    has_odd = any(each.place in odd for each in lags)
+    return FOUND_PROBLEMS if has_odd else call.problems.exit_code
 
 
 def read_committed_offsets(

@@ -41,7 +41,7 @@ class _RepairOutcome(NamedTuple):
         return [each for plan in self.plans for each in plan.removed]
 
     @property
-    def left_alone(self) -> list[NotRepaired]:
+    def unrepaired(self) -> list[NotRepaired]:
         """Problems that are not repaired."""
         return [each for plan in self.plans for each in plan.not_repaired]
 
@@ -58,10 +58,10 @@ class _RepairOutcome(NamedTuple):
     @property
     def exit_code(self) -> int:
         """The exit code: not 0 if some problems are not repaired."""
-        for each in self.left_alone:
+        for each in self.unrepaired:
             if each.is_partition and isinstance(each.error, OSError | NotALogDirectoryError):
                 self.problems.count_unread(each.path)
-        return self.problems.exit_code or (FOUND_PROBLEMS if self.left_alone else 0)
+        return self.problems.exit_code or (FOUND_PROBLEMS if self.unrepaired else 0)
 
 
 @store_command("threads", "spark", "verbose")
@@ -132,7 +132,7 @@ def _repair(
         _print_damages(outcome, verbose=call.verbose)
     for plan in outcome.plans:
         print_plan(plan, as_json=call.as_json, verbose=call.verbose)
-    _print_left_alone(outcome, as_json=call.as_json)
+    _print_unrepaired(outcome, as_json=call.as_json)
     apply_plans(call, options, outcome.plans, problems)
     return outcome.exit_code
 
@@ -154,7 +154,7 @@ def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool
         print(f"--on-corrupt {outcome.on_corrupt}")
         _print_damages(outcome, "    ", verbose=verbose)
     if as_json:
-        _print_left_alone(outcomes[0], as_json=True)
+        _print_unrepaired(outcomes[0], as_json=True)
         return
     print_table(
         ["choice", "bytes that leave logs", "files to change"],
@@ -165,16 +165,16 @@ def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool
         right="bytes that leave logs,files to change",
     )
     for outcome in outcomes:
-        _print_left_alone(outcome, as_json=False)
+        _print_unrepaired(outcome, as_json=False)
     print("nothing was changed; choose with --on-corrupt; removed bytes are kept in an undo area")
 
 
-def _print_left_alone(outcome: _RepairOutcome, *, as_json: bool) -> None:
+def _print_unrepaired(outcome: _RepairOutcome, *, as_json: bool) -> None:
     """Print what is not repaired."""
-    for each in outcome.left_alone:
+    for each in outcome.unrepaired:
         reason = format_error(each.error)
         if as_json:
-            write_json({"kind": "left-alone", "path": str(each.path), "reason": reason})
+            write_json({"kind": "unrepaired", "path": str(each.path), "reason": reason})
         else:
             print_problem(f"{each.path} is not repaired: {reason}")
 

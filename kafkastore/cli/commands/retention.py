@@ -103,18 +103,16 @@ def command(
             f"the topics' own configurations are in {metadata}, which is not read for them: these "
             "are Kafka's defaults; give a topic's own with --config KEY=VALUE"
         )
-    doubtful: list[SegmentRetention] = []
-    shown = call.run(
-        job, items, "judging", _rows, lambda each: doubtful.extend(filter(_is_wrong, each.segments))
-    )
+    found = call.run(job, items, "checking retention", _rows)
     if not call.as_json:
         print(
             f"a broker of Kafka {version} at {call.format_time(at)}, "
             f"retention.ms={config.retention_ms}{_format_interval(config.retention_ms)}, "
             f"retention.bytes={config.retention_bytes}"
         )
-        _print(call, shown, segments=segments)
-    return call.problems.exit_code or (FOUND_PROBLEMS if doubtful else 0)
+        _print(call, found, segments=segments)
+    is_doubtful = any(_is_wrong(segment) for each in found for segment in each.segments)
+    return call.problems.exit_code or (FOUND_PROBLEMS if is_doubtful else 0)
 
 
 def _is_wrong(fate: SegmentRetention) -> bool:

@@ -1,6 +1,6 @@
 """How the two indexes grow: size of a new file, when it is full, allowed entries.
 
-This module has only the rules; `indexes` encodes the entries.
+This module has only the rules; `index_format` encodes the entries.
 
 Source: Kafka 2.4.0 ``AbstractIndex``, ``OffsetIndex.append``, ``TimeIndex.maybeAppend``.
 """

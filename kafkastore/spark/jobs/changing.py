@@ -117,8 +117,8 @@ def reindex(
     spark: SparkSession,
     path: Paths,
     version: str = NEWEST_VERSION,
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     *,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     up_to_damage: bool = False,
     partitions: Collection[AnyPartition] | None = None,
     undo_dir: AnyPath | None = None,
@@ -158,7 +158,7 @@ def reindex(
         plan = plan_reindex(
             root,
             version,
-            index_interval_bytes,
+            index_interval_bytes=index_interval_bytes,
             up_to_damage=up_to_damage,
             partitions=partitions,
             runner=run,
