@@ -43,6 +43,7 @@ from kafkastore.spark.pipeline.report import (
 )
 from kafkastore.spark.pipeline.results import (
     AnswerColumns,
+    FailedStep,
     PipelineResult,
     Problem,
     StoreResult,
@@ -178,7 +179,7 @@ def test_any_log_has_a_report(tmp_path_factory, log):
 
 
 def problem(whose, text="failed"):
-    return Problem(whose, ("read",), "/logs", ErrorFields("OSError", text))
+    return Problem(whose, (FailedStep.READ,), "/logs", ErrorFields("OSError", text))
 
 
 def test_names_and_sentences_are_only_text(tmp_path):

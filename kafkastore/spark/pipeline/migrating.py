@@ -24,7 +24,7 @@ from kafkastore.changes.resume import resume
 from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.paths import to_path
 from kafkastore.runner import Progress, Runner
-from kafkastore.spark.pipeline.results import StoreResult
+from kafkastore.spark.pipeline.results import FailedStep, StoreResult
 from kafkastore.spark.pipeline.run import Run
 from kafkastore.spark.runner import spread
 
@@ -67,7 +67,7 @@ def copy_stores(run: Run) -> None:
         left_out: dict[str, Exception] = {}
         deque(files_of(to_path(store.path), left_out=left_out), maxlen=0)
         for directory, error in left_out.items():
-            run.fail(store, directory, ErrorFields.of(error), "copied")
+            run.fail(store, directory, ErrorFields.of(error), FailedStep.COPY)
     run.copied()
 
 
@@ -182,7 +182,7 @@ def _plan(run: Run, spark: SparkSession, known: list[Plan] | None) -> list[Plan]
         for store, (warnings, failures) in zip(run.result.stores, planned, strict=True):
             store.warnings.extend(warnings)
             for whose, error in failures:
-                run.fail(store, whose, ErrorFields(*error), "surveyed for the migration")
+                run.fail(store, whose, ErrorFields(*error), FailedStep.SURVEY)
         count = sum(len(plan.changes) for plan in plans)
         step.summary = f"{count:,} files to make, mode {run.result.mode}"
     return plans

@@ -11,7 +11,7 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
 from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.spark.jobs.records import records_of, write
-from kafkastore.spark.pipeline.results import StoreResult
+from kafkastore.spark.pipeline.results import FailedStep, StoreResult
 from kafkastore.spark.pipeline.run import Run
 
 if TYPE_CHECKING:
@@ -89,4 +89,4 @@ def _compare(run: Run, store: StoreResult) -> None:
         written = store.rows_written.get(row.place.topic_partition, 0)
         if written != row.records:
             error = ErrorFields("RowCount", f"{written:,} rows of {row.records:,} records")
-            run.fail_partition(row.place, error, "written as it was read")
+            run.fail_partition(row.place, error, FailedStep.WRITE)

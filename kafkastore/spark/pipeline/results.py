@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -134,6 +135,17 @@ class SummaryRow(NamedTuple):
         return self._asdict() | agreements
 
 
+class FailedStep(StrEnum):
+    """A step that may fail for a partition or a directory; the values end a sentence."""
+
+    COPY = "copied"
+    READ = "read to its end"
+    VERIFY = "verified"
+    SURVEY = "surveyed for the migration"
+    LOOKUP = "asked for offsets"
+    WRITE = "written as it was read"
+
+
 class Problem(NamedTuple):
     """An error in a store, and the steps that failed by it.
 
@@ -141,7 +153,7 @@ class Problem(NamedTuple):
     ----------
     whose : str
         The partition or directory.
-    steps : tuple of str
+    steps : tuple of FailedStep
         What could not be done.
     store : str
         The path of the store.
@@ -150,7 +162,7 @@ class Problem(NamedTuple):
     """
 
     whose: str
-    steps: tuple[str, ...]
+    steps: tuple[FailedStep, ...]
     store: str
     error: ErrorFields
 

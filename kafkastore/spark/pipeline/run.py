@@ -11,7 +11,7 @@ from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.inventory import PartitionInventory
 from kafkastore.paths import to_path
 from kafkastore.runner import Progress
-from kafkastore.spark.pipeline.results import PipelineResult, Problem, Step, StoreResult
+from kafkastore.spark.pipeline.results import FailedStep, PipelineResult, Problem, Step, StoreResult
 from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.progress import PipelineProgress, Silent
 from kafkastore.store.log_store import open_store
@@ -129,11 +129,11 @@ class Run:
             return self.result.out / path.relative_to(self.working)
         return path
 
-    def fail_partition(self, place: PartitionPath, error: ErrorFields, step: str) -> None:
+    def fail_partition(self, place: PartitionPath, error: ErrorFields, step: FailedStep) -> None:
         """Record a failure of one partition."""
         self.fail(self.store(place), str(place.topic_partition), error, step)
 
-    def fail(self, store: StoreResult, whose: str, error: ErrorFields, step: str) -> None:
+    def fail(self, store: StoreResult, whose: str, error: ErrorFields, step: FailedStep) -> None:
         """Record a failure; the same error in the copy is recorded only once."""
         new = Problem(whose, (step,), store.path, self._in_source(store, error))
         at = self._failures.setdefault((store.name, new.key), len(store.problems))

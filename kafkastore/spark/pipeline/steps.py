@@ -41,6 +41,7 @@ from kafkastore.spark.pipeline.output_directory import output_directory, store_n
 from kafkastore.spark.pipeline.records import write_records
 from kafkastore.spark.pipeline.results import (
     AnswerColumns,
+    FailedStep,
     PipelineResult,
     StoreResult,
     agreement,
@@ -245,7 +246,7 @@ def _inventory_of(run: Run, spark: SparkSession, samples: int) -> None:
         for row in rows:
             run.store(row.place).partitions.append(row)
             if row.error is not None:
-                run.fail_partition(row.place, row.error, "read to its end")
+                run.fail_partition(row.place, row.error, FailedStep.READ)
         records = sum(store.records for store in run.result.stores)
         segments = sum(store.segments for store in run.result.stores)
         step.summary = f"{records:,} records in {segments:,} segments"
@@ -285,7 +286,7 @@ def _verify(run: Run, spark: SparkSession, *, after: bool) -> None:
         for store, (findings, failures) in zip(run.result.stores, checked, strict=True):
             (store.findings_after if after else store.findings_before).extend(findings)
             for whose, error in failures:
-                run.fail(store, whose, error, "verified")
+                run.fail(store, whose, error, FailedStep.VERIFY)
         counts = by_severity(finding for each in checked for finding in each.findings)
         found = ", ".join(f"{count:,} {severity}" for severity, count in counts.items())
         step.summary = found or "nothing found"
@@ -365,7 +366,7 @@ def _ask(
             store = run.store(place)
             (store.after if after else store.before)[place.topic_partition] = rows
             if error is not None:
-                run.fail_partition(place, error, "asked for offsets")
+                run.fail_partition(place, error, FailedStep.LOOKUP)
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
             f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
