@@ -112,31 +112,14 @@ class RangeScan:
         The first may be before the start. For `few` records, reads begin small. `is_wanted` selects
         segments; the rest is as for `LogFile.runs`. Raises `SegmentGoneError` for a lost one.
         """
-        for segment, file in self._segments():
-            if is_wanted is not None and not is_wanted(segment):
-                continue
-            position = segment.position_before(self.first_offset, file)
-            is_small = few or position > 0 or self._end_offset - self.first_offset < SMALL_RANGE
-            for run in self._runs_of(
-                segment,
-                file,
-                position,
-                verify_crc=verify_crc,
-                decodes=decodes,
-                first_read=SMALLEST_READ if is_small else LARGEST_READ,
-                mapped=mapped,
-                room=room,
-            ):
-                yield ScannedRun(segment, run, run.headers, self.damage)
-
-    def _segments(self) -> Iterator[tuple[LogSegment, LogFile]]:
-        """Yield each segment and its log, which is closed afterwards."""
         gone = None
+        reading = {"verify_crc": verify_crc, "decodes": decodes, "mapped": mapped, "room": room}
         while True:
             try:
                 for segment in self._log.segments_between(self.first_offset, self._end_offset):
                     with segment.open_log() as file:
-                        yield segment, file
+                        if is_wanted is None or is_wanted(segment):
+                            yield from self._scan(segment, file, few=few, **reading)
                     if self.damage.has_stopped:
                         return
                 return
@@ -146,6 +129,16 @@ class RangeScan:
                 gone = error.path
                 self.first_offset = max(self._next_offset, segment.base_offset)
                 self._log.refresh()
+
+    def _scan(
+        self, segment: LogSegment, file: LogFile, *, few: bool, **reading: Any
+    ) -> Iterator[ScannedRun]:
+        """Scan a segment from the start offset, or its own start, on."""
+        position = segment.position_before(self.first_offset, file)
+        is_small = few or position > 0 or self._end_offset - self.first_offset < SMALL_RANGE
+        first_read = SMALLEST_READ if is_small else LARGEST_READ
+        for run in self._runs_of(segment, file, position, first_read=first_read, **reading):
+            yield ScannedRun(segment, run, run.headers, self.damage)
 
     def _runs_of(
         self, segment: LogSegment, file: LogFile, position: int, **reading: Any

@@ -18,11 +18,18 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT32_MAX, LARGEST_OFFSET
 from kafkastore.clock import clock
-from kafkastore.errors import CorruptBatchError, CorruptionError, UnsupportedFormatError
+from kafkastore.errors import (
+    CorruptBatchError,
+    CorruptionError,
+    KafkaStoreError,
+    SegmentGoneError,
+    UnsupportedFormatError,
+)
 from kafkastore.formats.indexes.entries import LogOffsetPosition
 from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.salvage import (
@@ -345,7 +352,7 @@ class LogFile:
 
     def _bad_batch(
         self, batch: RecordBatch, status: int, within: tuple[int, int] | None
-    ) -> CorruptionError:
+    ) -> KafkaStoreError:
         """Return the error for a batch that is whole but corrupt."""
         if status == batch_header.BAD_CRC:
             try:
@@ -354,8 +361,11 @@ class LogFile:
                 return error.located(self.path)
         return self.out_of_order(batch.position, batch.last_offset, within[0] if within else 0)
 
-    def out_of_order(self, position: int, last_offset: int, smallest: int) -> CorruptBatchError:
+    def out_of_order(self, position: int, last_offset: int, smallest: int) -> KafkaStoreError:
         """Return the error for a batch whose offsets do not fit its neighbours'."""
+        merged = self._merged_segment()
+        if merged is not None:
+            return SegmentGoneError(merged)
         largest = LARGEST_OFFSET if self.bounds is None else self.bounds.offsets[1]
         bounds = "on" if largest == LARGEST_OFFSET else f"to {largest}"
         what = f"where offsets rise from {smallest} {bounds}"
@@ -366,6 +376,15 @@ class LogFile:
             path=self.path,
             position=position,
         )
+
+    def _merged_segment(self) -> Path | None:
+        """Return the next segment's log if compaction has merged it into this one."""
+        following = None if self.bounds is None else self.bounds.next_base_offset
+        if following is None:
+            return None
+        path = self.path.with_name(segment_file_name(following, LOG_SUFFIX))
+        is_there = path.exists() or path.with_name(path.name + SWAP_SUFFIX).exists()
+        return None if is_there else path
 
     def unreadable(self, position: int, reason: str | None) -> CorruptBatchError:
         """Return the error for bytes that the operating system can't read."""
