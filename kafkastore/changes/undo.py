@@ -25,12 +25,12 @@ from kafkastore.changes.execution import (
 )
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.inspection import check_directory, raise_refusals
-from kafkastore.changes.journal import Journal, JournalWriter, open_trusted
+from kafkastore.changes.journal import Journal, JournalWriter, open_trusted, read_steps
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
 from kafkastore.changes.undo_area import AREA_MARK, KEPT_DIRECTORY, kept_in, list_areas
-from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.runner import Progress
 
@@ -134,10 +134,11 @@ def _inspect_all(
     states: dict[str, UndoState] = {}
     refusals = []
     directories: set[str] = set()
-    root = journal.root
+    root, later = journal.root, _later_areas(journal)
     for change in changes:
         try:
             check_directory(root, change, directories)
+            _check_order(journal, root, change, later)
             state = states[change.path] = _inspect(journal, root, change)
         except ChangeRefusedError as error:
             refusals.append(error)
@@ -175,13 +176,6 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
         )
     state = read_state(path)
     is_as_before = state is None if change.before is None else change.before.same_file(state)
-    if state is None and is_recorded and (later := _kept_by_another(journal, change)) is not None:
-        raise ChangeRefusedError(
-            f"{change.path} was removed by a later change, which keeps it in {later}: undo that "
-            "change first",
-            RefusalReason.CHANGED,
-            path,
-        )
     if is_as_before:
         return UndoState.AS_BEFORE
     is_as_planned = state is None if change.after is None else change.after.same_bytes(state)
@@ -201,13 +195,35 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     )
 
 
-def _kept_by_another(journal: Journal, change: FileChange) -> Path | None:
-    """Return another undo area that keeps a file of a change, or None."""
+def _check_order(
+    journal: Journal, root: Path, change: FileChange, later: Sequence[Path]
+) -> None:
+    """Refuse to undo a change of a file that a later change keeps."""
+    if change.path not in journal.changed:
+        return
+    for area in later:
+        if os.path.lexists(kept_in(area, change.path)):
+            raise ChangeRefusedError(
+                f"{change.path} was changed again by a later change, which keeps it in {area}: "
+                "undo that change first",
+                RefusalReason.CHANGED,
+                root / change.path,
+            )
+
+
+def _later_areas(journal: Journal) -> list[Path]:
+    """Return the undo areas of the same directory that were begun after this one."""
     place = journal.area.parent
     home = place / journal.area.name.rpartition(AREA_MARK)[0]
-    for _, area in list_areas(home, place, AREA_MARK):
-        if area != journal.area and os.path.lexists(kept_in(area, change.path)):
-            return area
+    began = _begin_ms(journal.area)
+    others = (area for _, area in list_areas(home, place, AREA_MARK) if area != journal.area)
+    return [area for area in others if began is not None and (_begin_ms(area) or 0) > began]
+
+
+def _begin_ms(area: Path) -> int | None:
+    """Return when an area's change began, in ms since 1970."""
+    with suppress(KafkaStoreError, OSError):
+        return next((at_ms for step, _, at_ms in read_steps(area) if step == "applying"), None)
     return None
 
 
