@@ -29,7 +29,7 @@ from kafkastore.segment.salvage import (
     largest_offset,
     next_batch,
 )
-from kafkastore.segment.wrapped_offsets import find_overlaps
+from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
@@ -109,7 +109,7 @@ class SegmentCheck:
         )
         self.damages: list[DamagedBytes] = []
         self._tail: tuple[int, int] | None = None
-        self._overlaps: list[BatchFault] = []
+        self._wrong_wrappers: list[BatchFault] = []
 
     @property
     def producers(self) -> ProducerState | None:
@@ -215,10 +215,10 @@ class SegmentCheck:
                 self._transactions.skip(int(header["base_offset"]))
 
     def _with_first_wrapper(self, faults: list[BatchFault], file: LogFile) -> list[BatchFault]:
-        """Add that wrappers overlap, or that the first one begins before the segment."""
+        """Add wrappers with a wrong offset, and a first one before the segment."""
         kinds = {each.kind for each in faults}
-        if self._overlaps and "out-of-order" not in kinds:
-            first = self._overlaps[0]._replace(batch_count=len(self._overlaps))
+        if self._wrong_wrappers and "out-of-order" not in kinds:
+            first = self._wrong_wrappers[0]._replace(batch_count=len(self._wrong_wrappers))
             faults = [first, *faults]
         if "outside-segment" in kinds:
             return faults
@@ -239,11 +239,11 @@ class SegmentCheck:
         kind = FindingKind.CORRUPT_BATCH
         try:
             for run in file.runs(batches.end_position, verify_crc=True):
-                for overlap in find_overlaps(run.data, run.headers, batches.next_offset):
-                    last_offset = int(run.headers["last_offset"][overlap.slot])
-                    before = overlap.smallest - 1
-                    self._overlaps.append(
-                        BatchFault("out-of-order", overlap.position, last_offset, before, 1)
+                for wrong in find_wrong_wrappers(run.data, run.headers, batches.next_offset):
+                    last_offset = int(run.headers["last_offset"][wrong.slot])
+                    before = wrong.smallest - 1
+                    self._wrong_wrappers.append(
+                        BatchFault("out-of-order", wrong.position, last_offset, before, 1)
                     )
                 count = batches.append(run.headers)
                 if batches.has_producers:

@@ -40,7 +40,7 @@ from kafkastore.formats.records.record_builder import (
 )
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.segment.log_file import BatchRun, LogFile
-from kafkastore.segment.wrapped_offsets import find_overlaps
+from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 
 BATCH_BYTES = 16 * 1024
 _LEADER_EPOCH_AT = RECORD_BATCH_FIELDS["partition_leader_epoch"]
@@ -65,8 +65,8 @@ def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
     epoch, next_offset = conversion.leader_epoch, 0
     for run in log.runs(verify_crc=True):
         headers = run.headers
-        for overlap in find_overlaps(run.data, headers, next_offset):
-            raise overlap.error(log.path)
+        for wrong in find_wrong_wrappers(run.data, headers, next_offset):
+            raise wrong.error.located(log.path)
         next_offset = run.next_offset
         if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
             position = int(headers["position"][bad[0]])

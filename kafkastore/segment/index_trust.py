@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -95,8 +96,8 @@ def _checked(
     offsets, timestamps = entries["offset"], entries["timestamp"]
     holds = bool((np.diff(offsets) >= 0).all() and (np.diff(timestamps) >= 0).all())
     largest, slot, end_offset = -1, 0, base_offset
-    try:
-        with open_log() as log:
+    with open_log() as log:
+        try:
             for run in log.runs(verify_crc=True):
                 last_offsets = run.headers["last_offset"]
                 so_far = np.maximum.accumulate(np.maximum(run.headers["max_timestamp"], largest))
@@ -106,9 +107,13 @@ def _checked(
                     holds = bool((so_far[batches] <= timestamps[slot:following]).all())
                     slot = following
                 largest, end_offset = int(so_far[-1]), int(last_offsets[-1]) + 1
-    except CorruptionError as error:
-        # A copy does not keep the traceback, and with it the frames on the stack.
-        return IndexCheck(largest, False, identity, end_offset, copy(error))
+        except CorruptionError as error:
+            # The offsets of a corrupt batch may be those of records before it.
+            with suppress(CorruptionError):
+                first_offset = log.first_offset_at(error.position or 0)
+                end_offset = end_offset if first_offset is None else min(end_offset, first_offset)
+            # A copy does not keep the traceback, and with it the frames on the stack.
+            return IndexCheck(largest, False, identity, end_offset, copy(error))
     return IndexCheck(largest, holds and slot == len(entries), identity, end_offset)
 
 

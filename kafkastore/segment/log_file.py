@@ -39,7 +39,7 @@ from kafkastore.segment.salvage import (
     next_batch,
 )
 from kafkastore.segment.timestamp_search import SegmentSearch
-from kafkastore.segment.wrapped_offsets import find_overlaps
+from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 
 LARGEST_READ = 512 * 1024
@@ -151,7 +151,7 @@ class LogFile:
         """Scan batch headers from a batch's byte position, at least one batch at a time.
 
         Raises a `CorruptionError` after all batches before corrupt bytes. Truncating a `mapped`
-        file kills the process. A caller that `decodes` all batches finds overlapping wrappers.
+        file kills the process. A caller that `decodes` all batches finds wrong wrappers.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -169,11 +169,11 @@ class LogFile:
             count, scanned, status, wanted = batch_header.scan(
                 data, position, headers, verify_crc=verify_crc, within=within
             )
-            overlap = None
+            wrong = None
             if within is not None and verify_crc and not decodes:
-                overlap = next(find_overlaps(data, headers[:count], within[0]), None)
-            if overlap is not None:
-                count, scanned = overlap.slot, overlap.position - position
+                wrong = next(find_wrong_wrappers(data, headers[:count], within[0]), None)
+            if wrong is not None:
+                count, scanned = wrong.slot, wrong.position - position
             smallest_offset = 0 if within is None else within[0]
             if within is not None and count:
                 next_offset = int(headers["last_offset"][count - 1]) + 1
@@ -190,8 +190,8 @@ class LogFile:
             if count:
                 yield BatchRun(data[:scanned], headers[:count], smallest_offset)
                 position += scanned
-            if overlap is not None:
-                raise overlap.error(self.path)
+            if wrong is not None:
+                raise wrong.error.located(self.path)
             if status in _BAD_BATCH:
                 length = int.from_bytes(data[scanned + 8 : scanned + 12], "big")
                 batch = bytes(data[scanned : scanned + batch_header.FRAME_OVERHEAD + length])

@@ -14,27 +14,25 @@ from kafkastore.formats.records.record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
-_LARGEST = INT64_MAX.to_bytes(8, "big")
+_OFFSET_BYTES = 8
+_LARGEST = INT64_MAX.to_bytes(_OFFSET_BYTES, "big")
+#: With this offset, the messages' own offsets are taken as they are.
+_NONE = bytes(_OFFSET_BYTES)
 
 
-class Overlap(NamedTuple):
-    """A wrapper whose first message does not follow the batch before.
+class WrongWrapper(NamedTuple):
+    """A wrapper whose offset does not fit its messages, or those before.
 
     `slot` is that of its header; `smallest` is the offset after the batch before.
     """
 
     slot: int
     position: int
-    first_offset: int
     smallest: int
-
-    def error(self, path: Path) -> CorruptionError:
-        """Return the error for a reader."""
-        return overlap_error(self.first_offset, self.smallest, self.position).located(path)
+    error: CorruptBatchError
 
 
 def overlap_error(first_offset: int, smallest: int, position: int) -> CorruptBatchError:
@@ -45,10 +43,10 @@ def overlap_error(first_offset: int, smallest: int, position: int) -> CorruptBat
     )
 
 
-def find_overlaps(
+def find_wrong_wrappers(
     data: memoryview, headers: NDArray[Any], next_offset: int
-) -> Iterator[Overlap]:
-    """Yield the wrappers among some successive batches that begin too early.
+) -> Iterator[WrongWrapper]:
+    """Yield the wrappers with a wrong offset among some successive batches.
 
     `data` has the batches of `headers`; `next_offset` follows the batch before the first one.
     """
@@ -57,18 +55,35 @@ def find_overlaps(
         smallest = int(headers["last_offset"][index - 1]) + 1 if index else next_offset
         position = int(headers["position"][index])
         at = position - int(headers["position"][0])
-        first = _first_offset(data[at : at + int(headers["size"][index])])
-        if first is not None and first < smallest:
-            yield Overlap(index, position, first, smallest)
+        wrapper = data[at : at + int(headers["size"][index])]
+        error = _error_of(wrapper, int(headers["magic"][index]), smallest, position)
+        if error is not None:
+            yield WrongWrapper(index, position, smallest, error)
 
 
-def _first_offset(wrapper: memoryview) -> int | None:
-    """Return the first offset, below 0 if the header's is too small, or None."""
+def _error_of(
+    wrapper: memoryview, magic: int, smallest: int, position: int
+) -> CorruptBatchError | None:
+    """Return why a wrapper's offset is wrong; None for unreadable messages."""
     try:
-        return RecordBatch(wrapper).base_offset
+        first = RecordBatch(wrapper).base_offset
+    except CorruptionError as error:
+        found = _first_offset(wrapper, magic)
+        if found is None:
+            return None  # who decodes them reports it
+        if magic == 0:
+            return CorruptBatchError(error.reason, position=position)
+        first = found
+    return overlap_error(first, smallest, position) if first < smallest else None
+
+
+def _first_offset(wrapper: memoryview, magic: int) -> int | None:
+    """Return the first offset, with another one in the header; None if unreadable."""
+    offset = _NONE if magic == 0 else _LARGEST
+    try:
+        first = RecordBatch(offset + bytes(wrapper[_OFFSET_BYTES:])).base_offset
     except CorruptionError:
-        last = int.from_bytes(wrapper[:8], "big")
-    try:  # with an offset that is large enough
-        return RecordBatch(_LARGEST + bytes(wrapper[8:])).base_offset - INT64_MAX + last
-    except CorruptionError:
-        return None  # who decodes it reports it
+        return None
+    if magic == 0:
+        return first
+    return first - INT64_MAX + int.from_bytes(wrapper[:_OFFSET_BYTES], "big")

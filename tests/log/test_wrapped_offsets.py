@@ -71,6 +71,37 @@ def test_offsets_that_overlap_with_the_wrapper_before_are_reported_by_all(tmp_pa
     assert error_count
 
 
+def wrong_wrapper(magic):
+    """Messages, a wrapper whose messages do not fit after them, and more messages."""
+    single = [Batch((Row(each, 100 + each),), magic=magic) for each in range(12)]
+    rows = tuple(Row(each, 1000 + each) for each in ((5, 6, 7) if magic else (304, 305, 306)))
+    wrapper = Batch(rows, magic=magic, codec=GZIP, **({} if magic else {"wrapper_offset": 7}))
+    return [*single[:7], wrapper, *single[8:]]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("indexes", ["check", "ignore"])
+def test_a_wrapper_that_no_reader_accepts_answers_no_lookup(tmp_path, magic, indexes):
+    segment = Segment(0, tuple(wrong_wrapper(magic))).indexed()
+    root = Log((segment,), is_clean=True).write(tmp_path / "logs")
+    log = kafkastore.open(root)["t", 0]
+    records, error = until_error(log.records())
+    assert [each.offset for each in records] == list(range(7))
+    assert isinstance(error, CorruptBatchError)
+    assert {each.kind for each in kafkastore.verify(root)} & {FindingKind.OUT_OF_ORDER_OFFSETS}
+    assert plan_convert(root).unconverted
+    if magic:
+        with pytest.raises(CorruptBatchError) as raised:
+            log.offset_for_timestamp(500, indexes=indexes)
+        assert raised.value.position == error.position
+        skipped = []
+        assert log.offset_for_timestamp(500, on_corrupt="skip", skipped=skipped) is None
+        assert [each.position for each in skipped] == [error.position]
+    kafkastore.apply(plan_repair(root, on_corrupt="skip"))
+    kept = [each.offset for each in kafkastore.open(root)["t", 0].records()]
+    assert kept == [*range(7), *range(8, 12)]
+
+
 def test_whole_wrappers_of_all_formats_are_read(tmp_path):
     for magic in (0, 1):
         root, batches = write(tmp_path / f"{magic}", magic)

@@ -127,11 +127,12 @@ cdef inline bint open_cursor(
         cursor.error = "a compressed message set is empty"
         return False
     # Old librdkafka left 0 in the wrapper: inner offsets are then taken as they are.
-    if header.magic == 1 and header.last_offset != 0:
+    if header.last_offset != 0:
         if header.last_offset < last_inner:
             cursor.error = "an inner offset is larger than its wrapper's"
             return False
-        cursor.base_offset = <int64_t> (<uint64_t> header.last_offset - <uint64_t> last_inner)
+        if header.magic == 1:
+            cursor.base_offset = <int64_t> (<uint64_t> header.last_offset - <uint64_t> last_inner)
     return True
 
 
