@@ -49,9 +49,9 @@ COVERED = {
         (HERE, "test_valid_indexes_of_every_writer_give_no_finding"),
         (HERE, "test_an_entry_that_does_not_match_the_log_is_reported"),
     ],
-    "DumpLogSegmentsTest.testDumpEmptyIndex": [(DUMP, "test_an_empty_index_says_so")],
+    "DumpLogSegmentsTest.testDumpEmptyIndex": [(DUMP, "test_an_empty_index_is_reported")],
     "DumpLogSegmentsTest.testPrintDataLogPartialBatches": [
-        (PAYLOADS, "test_batches_that_end_within_the_bytes_asked_for_are_shown")
+        (PAYLOADS, "test_batches_that_end_within_max_bytes_are_shown")
     ],
     "DumpLogSegmentsTest.testOffsetsMessageParser": [
         (PAYLOADS, "test_commits_and_groups_are_reported_by_their_fields")
@@ -60,7 +60,7 @@ COVERED = {
         (PAYLOADS, "test_transactional_ids_are_reported_by_their_fields")
     ],
     "DumpLogSegmentsTest.testDumpMetadataSnapshot": [
-        (DUMP, "test_a_kraft_snapshot_is_decoded_as_the_batches_it_is")
+        (DUMP, "test_a_kraft_snapshot_is_decoded_as_batches")
     ],
 }
 
@@ -138,7 +138,7 @@ UNTESTED_BY_KAFKA = {
         ("formats/test_record_columns.py", "test_a_bomb_is_refused"),
     ],
     "a copy that lost its files' modification times": [
-        ("migration/test_survey.py", "test_a_copy_s_times_look_lost"),
+        ("migration/test_survey.py", "test_modification_times_of_a_copy_seem_lost"),
         (HERE, "test_modification_times_that_a_copy_lost_are_reported"),
     ],
     "the bytes that a start would cost": [
