@@ -78,7 +78,7 @@ UNTESTED_BY_KAFKA = {
     ],
     "an inactive segment's time index is zeros in full size": [
         (HERE, "test_zeros_up_to_full_size_put_an_inactive_segment_at_risk"),
-        (RETENTION, "test_zeros_that_a_broker_would_load_are_dated_1970_and_warned_of"),
+        (RETENTION, "test_zeros_that_a_broker_would_load_are_dated_1970_with_a_warning"),
     ],
     "a running broker's padded indexes answer as those it closed": [
         (LOOKUP, "test_an_active_segment_answers_as_the_closed_one"),
@@ -119,7 +119,7 @@ UNTESTED_BY_KAFKA = {
         (LIST_OFFSET, "test_a_reader_of_committed_records_ends_where_a_transaction_is_open"),
     ],
     "timestamps in another unit, and below 0": [
-        (RETENTION, "test_a_unit_is_guessed_where_it_makes_a_plausible_time"),
+        (RETENTION, "test_a_unit_is_suggested_where_it_gives_a_plausible_time"),
         (RETENTION, "test_segments_of_negative_times_are_dated_by_their_files"),
         (HERE, "test_timestamps_in_another_unit_are_reported"),
     ],
