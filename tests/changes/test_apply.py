@@ -183,7 +183,7 @@ def test_apply_refuses_content_with_another_digest_than_planned(root):
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
-def test_apply_refuses_what_is_not_a_regular_file(root, plan, kind):
+def test_apply_refuses_files_that_are_not_regular(root, plan, kind):
     path = root / "orders-0" / "00000000000000000042.timeindex"
     match kind:
         case "link":

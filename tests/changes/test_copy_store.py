@@ -45,7 +45,7 @@ class ShortPositionedWrites(OnlyWrites):
         return super().pwrite(descriptor, data[: (len(data) + 1) // 2], position)
 
 
-def wanted(root):
+def expected(root):
     return {path: each for path, each in contents(root).items() if path != ".lock"}
 
 
@@ -74,11 +74,11 @@ def _parent(destination):
 def test_a_copy_has_the_same_files_times_and_modes_but_no_lock(root, destination, fs):
     before = contents(root)
     copy = copy_store(root, destination, fs=fs)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
     assert contents(root) == before
     assert copy.destination == destination
-    assert copy.files == len(wanted(root))
-    assert copy.bytes == sum(len(data) for data, _, _ in wanted(root).values())
+    assert copy.files == len(expected(root))
+    assert copy.bytes == sum(len(data) for data, _, _ in expected(root).values())
     assert copy.skipped == (".lock",)
     assert sorted(os.listdir(destination.parent)) == ["copy"]
 
@@ -129,7 +129,7 @@ def test_an_empty_destination_is_used_and_a_non_empty_one_refused(root, destinat
     copy_store(root, destination)
     with change_refused("not-empty", destination):
         copy_store(root, destination)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_source_that_changes_during_the_copy_is_refused(root, destination):
         copy_store(root, destination, progress=change)
     assert not destination.exists()
     copy_store(root, destination)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 def test_a_file_that_vanished_since_an_interrupted_copy_is_not_in_the_copy(root, destination):
@@ -176,7 +176,7 @@ def test_a_file_that_vanished_since_an_interrupted_copy_is_not_in_the_copy(root,
         copy_store(root, destination, progress=stop_at_the_last)
     (root / "orders-0" / "00000000000000000042.log").unlink()
     copy_store(root, destination)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 def stop_at_the_last(done, total):
@@ -198,8 +198,8 @@ def test_an_interrupted_copy_continues_where_it_stopped(root, destination, monke
     monkeypatch.setattr(copy_store_module, "copy_file", copy_file)
     copy_store(root, destination, progress=lambda *counts: seen.append(counts))
     assert len(copied) == 1
-    assert seen == [(done, len(wanted(root))) for done in range(1, len(wanted(root)) + 1)]
-    assert contents(destination) == wanted(root)
+    assert seen == [(done, len(expected(root))) for done in range(1, len(expected(root)) + 1)]
+    assert contents(destination) == expected(root)
 
 
 def test_a_crash_at_any_call_leaves_no_destination_and_a_rerun_finishes(
@@ -213,7 +213,7 @@ def test_a_crash_at_any_call_leaves_no_destination_and_a_rerun_finishes(
         if at < calls - 1:
             assert not here.exists()
             copy_store(root, here)
-        assert contents(here) == wanted(root)
+        assert contents(here) == expected(root)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR])
@@ -226,7 +226,7 @@ def test_an_error_at_any_call_is_raised_or_handled(root, destination, tmp_path, 
             copy_store(root, here, fs=FailingFileSystem(at, error))
         if not here.exists():
             copy_store(root, here)
-        assert contents(here) == wanted(root)
+        assert contents(here) == expected(root)
     assert contents(root) == before
 
 
@@ -266,7 +266,7 @@ def test_sockets_and_lost_and_found_are_skipped_and_named(root, destination):
     (root / "lost+found").mkdir(mode=0o700)
     os.mkfifo(root / "orders-0" / "pipe")
     assert copy_store(root, destination).skipped == (".lock", "lost+found", "orders-0/pipe")
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 def test_a_copied_file_has_permission_bits_only(root, destination):
@@ -285,7 +285,7 @@ def test_a_partition_with_a_special_file_is_completely_left_out_and_named(root, 
     assert [*copied.left_out] == ["orders-0"]
     assert (copied.left_out["orders-0"].path, copied.left_out["orders-0"].kind) == (path, kind)
     assert contents(destination) == {
-        path: each for path, each in wanted(root).items() if not path.startswith("orders-0")
+        path: each for path, each in expected(root).items() if not path.startswith("orders-0")
     }
 
 

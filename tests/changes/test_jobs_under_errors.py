@@ -51,7 +51,7 @@ def starts(trial):
     return {
         "apply": (trial.start, lambda fs: apply(trial.job.plan, threads=1, fs=fs)),
         "resume": (middle, lambda fs: resume(trial.area, threads=1, fs=fs)),
-        "undo the half": (middle, lambda fs: undo(trial.area, threads=1, fs=fs)),
+        "undo half": (middle, lambda fs: undo(trial.area, threads=1, fs=fs)),
         "undo": (trial.done, lambda fs: undo(trial.area, threads=1, fs=fs)),
     }
 

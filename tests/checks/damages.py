@@ -80,36 +80,36 @@ def rewrite(path: Path, data: bytes) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def second(root: Path, suffix: str, pattern: str = "broken-0/*") -> Path:
+def second_file(root: Path, suffix: str, pattern: str = "broken-0/*") -> Path:
     return segments(root, pattern, suffix)[1]
 
 
-def lose(suffix: str) -> Callable[[Path], None]:
-    return lambda root: second(root, suffix).unlink()
+def delete_file(suffix: str) -> Callable[[Path], None]:
+    return lambda root: second_file(root, suffix).unlink()
 
 
 def empty(suffix: str) -> Callable[[Path], None]:
-    return lambda root: rewrite(second(root, suffix), b"")
+    return lambda root: rewrite(second_file(root, suffix), b"")
 
 
 def pad(suffix: str, entries: int, size: int) -> Callable[[Path], None]:
     def do(root: Path) -> None:
-        path = second(root, suffix)
+        path = second_file(root, suffix)
         rewrite(path, path.read_bytes() + bytes(entries * size))
 
     return do
 
 
-def tear(suffix: str, size: int) -> Callable[[Path], None]:
+def truncate_file(suffix: str, size: int) -> Callable[[Path], None]:
     def do(root: Path) -> None:
-        path = second(root, suffix)
+        path = second_file(root, suffix)
         rewrite(path, path.read_bytes() + b"\x01" * size)
 
     return do
 
 
 def fifo(root: Path) -> None:
-    path = second(root, ".index")
+    path = second_file(root, ".index")
     path.unlink()
     os.mkfifo(path)
 
@@ -180,7 +180,7 @@ def directory(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).mkdir()
 
 
-def twins(root: Path) -> list[Path]:
+def duplicate_log_dir(root: Path) -> list[Path]:
     copy = root.with_name("twin")
     shutil.copytree(root, copy)
     (copy / "meta.properties").unlink()
@@ -203,7 +203,7 @@ def add_log_dir(key: bytes, value: bytes) -> Callable[[Path], list[Path]]:
     return do
 
 
-def without_other(root: Path) -> None:
+def remove_other_log_dir(root: Path) -> None:
     shutil.rmtree(root.with_name("other"))
 
 
@@ -218,7 +218,7 @@ def age(pattern: str, days: int) -> Callable[[Path], None]:
     return do
 
 
-def lost_end(root: Path) -> None:
+def remove_last_segments(root: Path) -> None:
     """Lose the last two segments of a partition."""
     for log in segments(root)[-2:]:
         for path in log.parent.glob(f"{log.stem}.*"):
@@ -289,7 +289,7 @@ def snapshot_of_others(root: Path) -> None:
 
 
 def damaged_swap(root: Path) -> None:
-    log = second(root, ".log")
+    log = second_file(root, ".log")
     data = log.read_bytes()
     swap = log.with_name(f"{log.name}.swap")
     swap.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
@@ -306,11 +306,11 @@ ENTRIES_AT = producer_snapshot.ENTRIES_AT
 DAMAGES = [
     # Segments.
     Damage(
-        "index missing", INDEXES, lose(".index"),
+        "index missing", INDEXES, delete_file(".index"),
         FindingKind.MISSING_OFFSET_INDEX, "broken-0/*22.index",
     ),
     Damage(
-        "time index missing", INDEXES, lose(".timeindex"),
+        "time index missing", INDEXES, delete_file(".timeindex"),
         FindingKind.MISSING_TIME_INDEX, "broken-0/*22.timeindex",
     ),
     Damage(
@@ -318,20 +318,20 @@ DAMAGES = [
         FindingKind.EMPTY_TIME_INDEX, "broken-0/*22.timeindex",
     ),
     Damage(
-        "index torn", INDEXES, tear(".index", 3),
+        "index torn", INDEXES, truncate_file(".index", 3),
         FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.index", -1,
     ),
     Damage(
-        "time index torn", INDEXES, tear(".timeindex", 5),
+        "time index torn", INDEXES, truncate_file(".timeindex", 5),
         FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.timeindex", -1,
     ),
     Damage(
-        "index false", INDEXES, lambda root: flip(second(root, ".index"), 7),
+        "index false", INDEXES, lambda root: flip(second_file(root, ".index"), 7),
         FindingKind.OFFSET_INDEX_MISMATCH,
         "broken-0/*22.index", 0,
     ),
     Damage(
-        "time index false", INDEXES, lambda root: flip(second(root, ".timeindex"), 7),
+        "time index false", INDEXES, lambda root: flip(second_file(root, ".timeindex"), 7),
         FindingKind.TIME_INDEX_MISMATCH,
         "broken-0/*22.timeindex", -1,
     ),
@@ -348,7 +348,7 @@ DAMAGES = [
         FindingKind.NOT_A_FILE, "broken-0/*22.index", None, move_away("broken-0/*22.index"),
     ),
     Damage(
-        "bad checksum", INDEXES, lambda root: flip(second(root, ".log"), 100),
+        "bad checksum", INDEXES, lambda root: flip(second_file(root, ".log"), 100),
         FindingKind.CHECKSUM_MISMATCH,
         "broken-0/*22.log", 0,
     ),
@@ -454,13 +454,13 @@ DAMAGES = [
     ),
     # Names.
     Damage(
-        "log lost", INDEXES, lambda root: second(root, ".log").rename(root.parent / "lost"),
+        "log lost", INDEXES, lambda root: second_file(root, ".log").rename(root.parent / "lost"),
         FindingKind.LOST_LOG, "broken-0/*22.log", None,
         lambda root: (root.parent / "lost").rename(root / "broken-0" / f"{22:020}.log"),
     ),
     Damage(
         "deletion interrupted", INDEXES,
-        lambda root: second(root, ".log").rename(root / "broken-0" / f"{22:020}.log.deleted"),
+        lambda root: second_file(root, ".log").rename(root / "broken-0" / f"{22:020}.log.deleted"),
         FindingKind.INDEX_WITHOUT_LOG, "broken-0/*22.index", None, repair_nothing,
     ),
     Damage(
@@ -511,7 +511,7 @@ DAMAGES = [
         FindingKind.STRAY_DIRECTORY, "old-0.*", None, repair_nothing,
     ),
     Damage(
-        "twin", INDEXES, twins, FindingKind.DUPLICATE_PARTITION, "broken-0", None,
+        "twin", INDEXES, duplicate_log_dir, FindingKind.DUPLICATE_PARTITION, "broken-0", None,
         lambda root: shutil.rmtree(root.with_name("twin")),
     ),
     # Topic ids and identities.
@@ -541,15 +541,15 @@ DAMAGES = [
     ),
     Damage(
         "two clusters", KRAFT, add_log_dir(b"cluster.id", b"other"), FindingKind.CLUSTER_MISMATCH,
-        "../other/meta.properties", None, without_other,
+        "../other/meta.properties", None, remove_other_log_dir,
     ),
     Damage(
         "two brokers", KRAFT, add_log_dir(b"node.id", b"7"),
-        FindingKind.BROKER_MISMATCH, "../other/meta.properties", None, without_other,
+        FindingKind.BROKER_MISMATCH, "../other/meta.properties", None, remove_other_log_dir,
     ),
     Damage(
         "duplicate directory id", KRAFT, add_log_dir(b"directory.id", b"C8Mh_Djhkg5pqH9A7KgMSw"),
-        FindingKind.DUPLICATE_DIRECTORY_ID, "../other/meta.properties", None, without_other,
+        FindingKind.DUPLICATE_DIRECTORY_ID, "../other/meta.properties", None, remove_other_log_dir,
     ),
     # Checkpoints.
     *(
@@ -572,11 +572,11 @@ DAMAGES = [
         move_away("recovery-point-offset-checkpoint"),
     ),
     Damage(
-        "recovery point beyond the end", INDEXES, lost_end,
+        "recovery point beyond the end", INDEXES, remove_last_segments,
         FindingKind.RECOVERY_POINT_BEYOND_LOG_END, "broken-0", None, repair_nothing,
     ),
     Damage(
-        "high watermark beyond the end", INDEXES, lost_end,
+        "high watermark beyond the end", INDEXES, remove_last_segments,
         FindingKind.HIGH_WATERMARK_BEYOND_LOG_END, "broken-0", None, repair_nothing,
     ),
     Damage(

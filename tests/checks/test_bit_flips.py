@@ -83,7 +83,7 @@ class Row(NamedTuple):
     bit: int
 
 
-class Unseen(NamedTuple):
+class UndetectedFlip(NamedTuple):
     """A flipped bit that is not found."""
 
     byte: bit_flips.Byte
@@ -146,7 +146,7 @@ class Directory:
                             except KafkaStoreError as error:
                                 error.add_note(f"{path.name} byte {byte.position} bit {bit}")
                                 raise
-                            yield Unseen(byte, self, path, bit, self.difference())
+                            yield UndetectedFlip(byte, self, path, bit, self.difference())
 
 
 def follow(partition, destination):
@@ -252,7 +252,7 @@ def will_be_recovered(unseen):
 
 
 #: When a flip that changes answers can't be found, by format and field.
-CONDITIONS: dict[tuple[str, str], Callable[[Unseen], bool]] = {
+CONDITIONS: dict[tuple[str, str], Callable[[UndetectedFlip], bool]] = {
     ("v0", "offset"): offsets_still_rise,
     ("v1", "offset"): offsets_still_rise,
     ("v2", "base_offset"): offsets_still_rise,
@@ -270,8 +270,8 @@ def check(unseen):
     """Check that a flip that was not found changes no answer, or is in the table."""
     is_harmless = unseen.difference is None
     its_rows = [row for row in rows().get(unseen.kind, ()) if row.is_harmless == is_harmless]
-    assert its_rows, f"not found, and in no row: {unseen}"
-    assert is_harmless or CONDITIONS[unseen.kind](unseen), f"by its row it is found: {unseen}"
+    assert its_rows, f"neither found nor in the table: {unseen}"
+    assert is_harmless or CONDITIONS[unseen.kind](unseen), f"its row says it is found: {unseen}"
 
 
 # The tests
@@ -300,7 +300,7 @@ def test_each_row_has_an_example_that_is_not_found(directory, kind, row):
         difference = place.difference()
         assert (difference is None) == row.is_harmless, difference
         if (byte.format, byte.field) == kind:
-            check(Unseen(byte, place, path, row.bit, difference))
+            check(UndetectedFlip(byte, place, path, row.bit, difference))
 
 
 def test_each_row_that_changes_answers_has_a_condition():

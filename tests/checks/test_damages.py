@@ -65,12 +65,12 @@ def test_each_remedy_repairs_its_damage(damage: Damage, damaged: list[Path]) -> 
     else:
         run_remedy(found)
     # Files that were moved away are then missing; the remedy of that is a command.
-    for each in {each.remedy: each for each in above_style(damaged)}.values():
+    for each in {each.remedy: each for each in findings_above_style(damaged)}.values():
         run_remedy(each)
-    assert above_style(damaged) == []
+    assert findings_above_style(damaged) == []
 
 
-def above_style(paths: list[Path]) -> list[Finding]:
+def findings_above_style(paths: list[Path]) -> list[Finding]:
     """Return the findings above `style` in those paths that exist."""
     found = verify([path for path in paths if path.exists()])
     return [each for each in found if each.severity is not Severity.STYLE]

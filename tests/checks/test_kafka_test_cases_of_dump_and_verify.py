@@ -66,30 +66,30 @@ COVERED = {
 
 #: Kafka's test -> why there is no such test here.
 NOT_COVERED = {
-    "DumpLogSegmentsTest.testDumpMetadataRecords": "what a controller noted is shown as bytes",
-    "DumpLogSegmentsTest.testDumpRemoteLogMetadata": "tiered storage is no log directory",
+    "DumpLogSegmentsTest.testDumpMetadataRecords": "metadata records are shown as bytes",
+    "DumpLogSegmentsTest.testDumpRemoteLogMetadata": "tiered storage is not in a log directory",
     "DumpLogSegmentsTest.testShareGroupStateMessageParser": "share groups are shown as bytes",
 }
 
 #: Cases that occur in brokers but have no test in Kafka -> the tests here that check them.
 UNTESTED_BY_KAFKA = {
-    "the segment chosen has no answer, and the next one is not tried": [
+    "the chosen segment has no answer, and the next one is not searched": [
         (LOOKUP, "test_a_broker_does_not_try_the_next_segment")
     ],
-    "an inactive segment's time index is zeros in full size": [
+    "an inactive segment's time index has zeros up to its full size": [
         (HERE, "test_zeros_up_to_full_size_put_an_inactive_segment_at_risk"),
         (RETENTION, "test_zeros_that_a_broker_would_load_are_dated_1970_with_a_warning"),
     ],
-    "a running broker's padded indexes answer as those it closed": [
+    "padded indexes of a running broker give the same answers as trimmed ones": [
         (LOOKUP, "test_an_active_segment_answers_as_the_closed_one"),
         (HERE, "test_padded_indexes_of_a_running_or_killed_broker_give_no_finding"),
     ],
-    "timestamp 0 at the base offset makes a first entry of zeros": [
+    "timestamp 0 at the base offset gives a first entry of zeros": [
         (LOOKUP, "test_a_legal_first_entry_of_zeros_is_read_from_the_log"),
         (INDEX_FILE, "test_a_time_index_of_zeros_has_an_entry_if_the_log_says_so"),
         (HERE, "test_what_brokers_rarely_write_gives_no_finding"),
     ],
-    "timestamps of a batch more than 31 bits apart, or counted from a delete horizon": [
+    "timestamps of a batch more than 31 bits apart, or relative to a delete horizon": [
         (LOOKUP, "test_sparse_times_far_apart_are_found"),
         (BATCHES, "test_timestamps_count_from_a_delete_horizon"),
         (HERE, "test_what_brokers_rarely_write_gives_no_finding"),
@@ -100,7 +100,7 @@ UNTESTED_BY_KAFKA = {
     "time indexes with the record's offset, and with the batch's last": [
         (HERE, "test_valid_indexes_of_every_writer_give_no_finding")
     ],
-    "what other clients wrote": [
+    "batches of other clients": [
         (MESSAGES, "test_a_wrapper_offset_of_0_leaves_inner_offsets_as_they_are"),
         (MESSAGES, "test_lz4_of_magic_0_is_read_with_the_wrong_and_with_the_right_checksum"),
         (MESSAGES, "test_both_framings_of_snappy_are_read"),
@@ -109,9 +109,9 @@ UNTESTED_BY_KAFKA = {
     "17 bytes at the end, lengths below 14, magic 3": [
         (LOG_FILE, "test_a_torn_tail_and_preallocated_space_are_the_end"),
         (LOG_FILE, "test_broken_bytes_are_reported_with_their_place"),
-        (HERE, "test_bytes_after_the_batches_are_a_risk_only_where_records_are_lost"),
+        (HERE, "test_bytes_after_the_batches_above_the_recovery_point_are_a_data_loss_risk"),
     ],
-    "emptied batches, markers and aborted records where a time is looked for": [
+    "emptied batches, markers and aborted records in a lookup by time": [
         (LOG_FILE, "test_an_emptied_batch_is_stepped_over"),
         (LOG_FILE, "test_markers_are_found_unless_skipped"),
         (LOOKUP, "test_committed_answers_leave_out_aborted_and_undecided_records"),
@@ -127,12 +127,12 @@ UNTESTED_BY_KAFKA = {
         (LIST_OFFSET, "test_other_negatives_are_times_up_to_3_8"),
         (LIST_OFFSET, "test_other_negatives_are_refused_from_3_9_on"),
     ],
-    "names of directories that are cut, end in a dash or count too far": [
+    "directory names that are shortened, end in a dash or have a too large partition": [
         (NAMES, "test_the_topic_of_a_delete_directory_may_be_cut"),
         (NAMES, "test_a_partition_directory_is_split_at_its_last_dash"),
         (NAMES, "test_a_name_that_stops_a_brokers_start_is_refused"),
     ],
-    "few bytes that decompress to many": [
+    "few bytes that decompress to very many": [
         ("formats/test_decompression.py", "test_a_bomb_is_refused_soon"),
         ("formats/test_decompression.py", "test_a_bomb_takes_no_memory"),
         ("formats/test_record_columns.py", "test_a_bomb_is_refused"),
@@ -141,7 +141,7 @@ UNTESTED_BY_KAFKA = {
         ("migration/test_survey.py", "test_modification_times_of_a_copy_seem_lost"),
         (HERE, "test_modification_times_that_a_copy_lost_are_reported"),
     ],
-    "the bytes that a start would cost": [
+    "the bytes that are lost at a start": [
         (PREDICT, "test_the_broker_loaded_and_left_the_predicted_files"),
         (PREDICT, "test_a_corrupt_batch_costs_the_rest_of_its_segment_and_all_later_segments"),
         (PREDICT, "test_nothing_is_altered"),
@@ -310,13 +310,13 @@ def rows_at(*times):
 #: What brokers rarely write -> batches of a segment from offset 0 on.
 RARE_CONTENTS = {
     "timestamp 0 at the base offset": rows_at(0, 0, 0, FIRST, FIRST + 1, FIRST + 2),
-    "nothing but timestamp 0": rows_at(0, 0, 0, 0),
+    "only timestamp 0": rows_at(0, 0, 0, 0),
     "times below 0": rows_at(-5, -1, FIRST, FIRST + 1),
     "times far apart in a batch": (
         Batch((Row(0, FIRST), Row(1, FIRST - 2**35), Row(2, FIRST - 7)), codec=GZIP),
         Batch((Row(3, 2**31 + 5), Row(4, FIRST + 9))),
     ),
-    "times counted from a delete horizon": (
+    "times relative to a delete horizon": (
         Batch((Row(0, FIRST), Row(3, FIRST - 2**40)), delete_horizon=FIRST + 10**9),
         Batch((Row(5, FIRST + 1),), delete_horizon=FIRST + 10**9),
     ),
@@ -392,7 +392,7 @@ TAILS = {
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_bytes_after_the_batches_are_a_risk_only_where_records_are_lost(findings, tail):
+def test_bytes_after_the_batches_above_the_recovery_point_are_a_data_loss_risk(findings, tail):
     """Above the recovery point a broker truncates the log there, and deletes later segments."""
     first = Segment(0, VALID, modified_ms=FIRST + 10**6, tail=tail).indexed(interval=INTERVAL)
     last = Segment(40, batches(40, 2), modified_ms=FIRST + 10**6).indexed(interval=INTERVAL)

@@ -78,10 +78,10 @@ def test_the_broker_loaded_and_left_the_predicted_files(golden_case):
             continue
         left = files_of(golden_case.logs / name)
         kept = {name: data for name, data in left.items() if not name.endswith(".deleted")}
-        whole = {"whole_entries": True}
+        options = {"whole_entries": True}
         if golden_case.name != "wide":    # whose topics differ in index.interval.bytes
             predicted = files_after(each.recovered)
-            assert indexes_and_logs(predicted, **whole) == indexes_and_logs(kept, **whole)
+            assert indexes_and_logs(predicted, **options) == indexes_and_logs(kept, **options)
         before = files_of(each.path)
         logs = {name for name in before if name.endswith(".log")}
         cut_or_gone = sum(len(before[name]) - len(kept.get(name, b"")) for name in logs)

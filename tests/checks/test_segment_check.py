@@ -56,7 +56,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("byte", BROKEN)
-def test_the_check_continues_after_a_corrupt_batch_and_counts_what_a_broker_would_drop(
+def test_the_check_continues_after_a_corrupt_batch_and_counts_the_bytes_a_broker_would_drop(
     tmp_path, byte
 ):
     logs, log = written(tmp_path / "logs")
@@ -135,7 +135,7 @@ def test_zeros_after_the_log_are_not_damage_where_a_start_truncates_them(tmp_pat
     assert findings_of(logs, with_style=True) == []
 
 
-def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_drops_what_follows(
+def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_drops_segments(
     tmp_path
 ):
     logs, _ = written(tmp_path / "clean", is_clean=True, tail=bytes(9000))

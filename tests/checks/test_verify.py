@@ -51,7 +51,7 @@ def refuse_to_open(monkeypatch, refused, number):
     monkeypatch.setattr(os, "open", refuse)
 
 
-def worse_than_style(path):
+def findings_above_style(path):
     return [finding for finding in verify(path) if finding.severity != Severity.STYLE]
 
 
@@ -66,13 +66,13 @@ def findings_and_failures(path):
 
 @pytest.mark.golden_cases(names=HEALTHY, versions=WITH_TIME_INDEX)
 def test_directories_of_healthy_brokers_give_no_finding_above_style(golden_case):
-    assert worse_than_style(golden_case.logs) == []
+    assert findings_above_style(golden_case.logs) == []
 
 
 @pytest.mark.golden_cases(names="broken-index-*")
 def test_each_damage_to_an_index_is_found_in_its_file(golden_case):
     damage = golden_case.name.removeprefix("broken-index-")
-    found = worse_than_style(golden_case.root / "logs")
+    found = findings_above_style(golden_case.root / "logs")
     if damage == "missing-all-indexes":
         assert {f.path.suffix for f in found} == {".index", ".timeindex"}
         return
@@ -97,7 +97,7 @@ def test_a_torn_last_batch_of_a_killed_broker_is_style(golden_case):
 
 @pytest.mark.golden_cases(names="upgrade", answers="answers", versions="0.10.0.1")
 def test_segments_with_timestamps_but_without_time_index_give_wrong_answers(golden_case):
-    found = worse_than_style(golden_case.logs)
+    found = findings_above_style(golden_case.logs)
     assert {f.severity for f in found} == {Severity.WRONG_ANSWERS}
     segments = {path.with_suffix(".timeindex") for path in golden_case.logs.glob("*/*.log")
                 if path.stat().st_size}
@@ -106,14 +106,14 @@ def test_segments_with_timestamps_but_without_time_index_give_wrong_answers(gold
 
 @pytest.mark.golden_cases(names="upgrade", answers="answers", versions=["0.8.2.2", "0.9.0.1"])
 def test_segments_without_timestamps_are_only_style(golden_case):
-    assert worse_than_style(golden_case.logs) == []
+    assert findings_above_style(golden_case.logs) == []
 
 
 def test_zeros_in_a_time_index_of_an_inactive_segment_are_a_data_loss_risk(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     index = sorted(logs.glob("broken-0/*.timeindex"))[1]
     index.write_bytes(index.read_bytes() + bytes(12 * 50))
-    [finding] = worse_than_style(logs)
+    [finding] = findings_above_style(logs)
     assert (finding.path, finding.kind) == (index, FindingKind.ZERO_TIME_INDEX_ENTRIES)
     assert finding.position == index.stat().st_size - 12 * 50
 
@@ -125,7 +125,7 @@ def test_each_flipped_byte_of_a_record_batch_is_found(golden, writable_copy):
     # Bytes 0-7 (base offset) and 12-15 (leader epoch) of a batch lie outside its checksum.
     for position in range(16, 200):
         log.write_bytes(clean[:position] + bytes([clean[position] ^ 1]) + clean[position + 1:])
-        in_log = [f for f in worse_than_style(logs) if f.path == log]
+        in_log = [f for f in findings_above_style(logs) if f.path == log]
         first_batch = 12 + int.from_bytes(clean[8:12], "big")
         if position < first_batch or (position - first_batch) not in {*range(8), *range(12, 16)}:
             assert in_log, position
@@ -163,7 +163,7 @@ def test_each_copy_of_a_partition_in_two_directories_is_reported_and_checked(
     copies = [writable_copy(logs), writable_copy(logs)]
     damaged = sorted(copies[1].glob("broken-0/*.timeindex"))[1]
     damaged.unlink()
-    found = [each for each in worse_than_style(copies) if "broken-0" in str(each.path)]
+    found = [each for each in findings_above_style(copies) if "broken-0" in str(each.path)]
     twice = [each for each in found if each.kind is FindingKind.DUPLICATE_PARTITION]
     assert [each.path for each in twice] == [copy / "broken-0" for copy in copies]
     assert str(copies[1] / "broken-0") in twice[0].what
@@ -185,7 +185,7 @@ def test_an_unreadable_index_is_reported_and_all_other_files_are_checked(
         return really_read(descriptor, *arguments)
 
     monkeypatch.setattr(os, "pread", read)
-    unreadable, missing = worse_than_style(logs)
+    unreadable, missing = findings_above_style(logs)
     assert (unreadable.path, unreadable.position) == (bad, 0)
     assert unreadable.kind is FindingKind.UNREADABLE_INDEX
     assert missing.path == damaged
@@ -266,7 +266,7 @@ def test_a_leader_epoch_that_other_batches_contradict_does_not_change_the_checkp
     data = bytearray(log.read_bytes())
     data[12:16] = (99).to_bytes(4, "big")  # in the first batch, outside its checksum
     log.write_bytes(data)
-    found = worse_than_style(logs)
+    found = findings_above_style(logs)
     assert {each.path for each in found} == {log, sorted(logs.glob("epochs-0/*.log"))[1]}
     assert not any(each.remedy.startswith("kafkastore") for each in found)
 
@@ -276,7 +276,7 @@ def test_a_future_copy_is_checked_like_a_partition(golden, writable_copy):
     future = logs / f"broken-0.{'a' * 32}-future"
     shutil.copytree(logs / "broken-0", future)
     sorted(future.glob("*.timeindex"))[1].unlink()
-    (found,) = worse_than_style(logs)
+    (found,) = findings_above_style(logs)
     assert found.path.parent == future
 
 
@@ -331,7 +331,7 @@ def test_a_follower_that_appends_many_batches_at_once_gives_no_finding(tmp_path,
         for segment in leader.segments:
             writer.append(segment.log_path.read_bytes(), as_follower=True)
         assert len(writer.base_offsets) == 1
-    assert worse_than_style(tmp_path) == []
+    assert findings_above_style(tmp_path) == []
 
 
 def test_an_unlistable_directory_is_reported_once_and_the_others_are_checked(

@@ -209,7 +209,7 @@ def test_invalid_times_are_refused(run: Run, sample_root: Path, time_text: str) 
     assert_one_sentence(run("offsets", sample_root, "--at", time_text), time_text)
 
 
-def test_permission_errors_name_the_file_and_what_to_do(
+def test_permission_errors_name_the_file_and_a_remedy(
     run: Run, command: tuple[str, list[str]], sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really_open = os.open
@@ -388,7 +388,7 @@ def test_an_interrupted_output_file_is_removed(
     assert os.listdir(tmp_path) == []
 
 
-def test_an_error_says_what_to_do() -> None:
+def test_an_error_message_says_what_to_do() -> None:
     assert "rebuilt" in format_error(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
     unreadable = OSError(errno.EIO, "Input/output error", "/d/x")
     assert format_error(unreadable).startswith("/d/x: the disk")

@@ -65,7 +65,9 @@ def test_text_has_one_line_a_record_with_separated_fields(run: Run, sample_root:
 @pytest.mark.parametrize(
     ("start", "end"), [(0, 60), (23, 45), (24, 25), (59, 100), (10, 10), (70, 80)]
 )
-def test_offsets_bound_what_is_printed(run: Run, sample_root: Path, start: int, end: int) -> None:
+def test_offsets_limit_the_printed_records(
+    run: Run, sample_root: Path, start: int, end: int
+) -> None:
     ran = run(
         "cat", sample_root / "up-1", "--from-offset", start, "--until-offset", end, "--json"
     )
@@ -81,7 +83,7 @@ def test_offsets_bound_what_is_printed(run: Run, sample_root: Path, start: int, 
     versions=["0.8.2.2", "0.10.0.1", "2.4.0"],
     answers="answers",
 )
-def test_times_bound_what_is_printed_and_written(
+def test_times_limit_the_printed_and_written_records(
     run: Run, golden_case: Any, tmp_path: Path
 ) -> None:
     for name, answers in golden_case.answers["partitions"].items():

@@ -84,7 +84,7 @@ print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
 
-def test_reading_commands_import_neither_spark_nor_what_it_needs(
+def test_reading_commands_import_neither_spark_nor_its_dependencies(
     tmp_path: Path, sample_root: Path
 ) -> None:
     for line in (["--help"], ["ls", sample_root], ["cat", sample_root],

@@ -62,7 +62,7 @@ def test_a_command_has_the_same_rows_errors_and_exit_code(
     assert not any(f"{name}: " in ran.err for name in SOUND)
 
 
-def test_migrate_makes_the_same_plan_and_names_what_it_skips(
+def test_migrate_makes_the_same_plan_and_names_skipped_files(
     same: Callable[..., Ran], without_times: Path
 ) -> None:
     ran = same("migrate", without_times, "--dry-run", "--mode", "rebuild", "--json")

@@ -16,7 +16,7 @@ LAUNCHER = Path(__file__).parents[2] / "kafkastore" / "cli" / "launcher" / "kafk
 CAN_BLOCK = sys.platform == "linux"
 
 #: Replaces `kafkastore-python`: prints its arguments and the blocked signals.
-SHOWN = f"""#!{sys.executable}
+PRINTING_PROGRAM = f"""#!{sys.executable}
 import signal, sys
 print(sys.argv[1:], sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))
 """
@@ -39,7 +39,7 @@ def installed(tmp_path: Path) -> Path:
     folder = tmp_path / "some where" / "bin"
     folder.mkdir(parents=True)
     python = folder / "kafkastore-python"
-    python.write_text(SHOWN)
+    python.write_text(PRINTING_PROGRAM)
     python.chmod(0o755)
     return Path(shutil.copy(LAUNCHER, folder))
 

@@ -83,7 +83,7 @@ def run_all(lines: list[list[str]]) -> list[Ran]:
         timeout=800, check=False,
     )
     ran = [Ran(*json.loads(line)) for line in done.stdout.splitlines()]
-    assert len(ran) == len(lines), f"{lines[len(ran)]} waited: {done.stderr}"
+    assert len(ran) == len(lines), f"{lines[len(ran)]} blocked: {done.stderr}"
     return ran
 
 

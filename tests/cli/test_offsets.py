@@ -18,27 +18,27 @@ from kafkastore.versions import NEWEST_VERSION
 def test_the_rules_of_a_version_give_the_answers_of_that_broker(run: Run, golden_case: Any) -> None:
     differing = 0
     for name, answers in golden_case.answers["partitions"].items():
-        asked = {
+        expected = {
             row["timestamp"]: None if row["offset"] < 0 else row["offset"]
             for row in answers["list_offsets"]
             if row["timestamp"] >= 0 and not row["isolation"] and not row["error"]
         }
-        if not asked:
+        if not expected:
             continue
-        at = [option for timestamp in asked for option in ("--at", timestamp)]
+        at = [option for timestamp in expected for option in ("--at", timestamp)]
         rows = run("offsets", golden_case.logs, "--topic", name, "--json", *at, "--rules", "2.4",
                    "--rules", "correct").lines
         by_broker = {row["asked_timestamp"]: row["offset"] for row in rows if row["rules"] == "2.4"}
-        assert by_broker == asked
+        assert by_broker == expected
         correct = {
             timestamp: min((each[0] for each in answers["records"] if each[1] >= timestamp),
                            default=None)
-            for timestamp in asked
+            for timestamp in expected
         }
         assert {
             row["asked_timestamp"]: row["offset"] for row in rows if row["rules"] == "correct"
         } == correct
-        differing += sum(correct[each] != asked[each] for each in asked)
+        differing += sum(correct[each] != expected[each] for each in expected)
     assert differing or golden_case.name.startswith("create-time")
 
 
@@ -48,17 +48,17 @@ def test_the_rules_of_a_version_give_the_answers_of_that_broker(run: Run, golden
 def test_legacy_rules_give_the_answers_of_old_brokers(run: Run, golden_case: Any) -> None:
     compared = 0
     for name, answers in golden_case.answers["partitions"].items():
-        asked = {
+        expected = {
             row["timestamp"]: next(iter(row["offsets"]), None)
             for row in answers["list_offsets_v0"]
-            # the clock of the broker, which later times are compared with, stood still since
+            # later times depend on the broker's clock at the time of the request
             if 0 <= row["timestamp"] < golden_case.answers["asked_at_ms"] - 3_600_000
             and row["max_num_offsets"] == 1
         }
-        at = [option for timestamp in asked for option in ("--at", timestamp)]
+        at = [option for timestamp in expected for option in ("--at", timestamp)]
         rows = run("offsets", golden_case.logs / name, "--json", *at, "--rules", "legacy").lines
-        assert {row["asked_timestamp"]: row["offset"] for row in rows} == asked
-        compared += len(asked)
+        assert {row["asked_timestamp"]: row["offset"] for row in rows} == expected
+        compared += len(expected)
     assert compared
 
 

@@ -23,7 +23,7 @@ COMMANDS = {
 }
 
 
-def at_a_terminal(arguments: list[str]) -> str:
+def run_on_terminal(arguments: list[str]) -> str:
     """Run a command on a terminal, and return the bytes it sends."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(
@@ -50,7 +50,7 @@ def test_a_progress_bar_on_a_terminal_is_removed_before_the_result(
     name: str, sample_root: Path
 ) -> None:
     (command, *options), what, result = COMMANDS[name]
-    shown = at_a_terminal([command, str(sample_root), *options])
+    shown = run_on_terminal([command, str(sample_root), *options])
     assert what in shown
     assert "━" in shown
     assert shown.rindex("━") < shown.rindex(result)
@@ -62,5 +62,5 @@ def test_a_progress_bar_on_a_terminal_is_removed_before_the_result(
 def test_there_is_no_progress_bar_between_lines_of_json_on_a_terminal(
     command: str, sample_root: Path
 ) -> None:
-    shown = at_a_terminal([command, str(sample_root), "--json"])
+    shown = run_on_terminal([command, str(sample_root), "--json"])
     assert len([json.loads(line) for line in shown.splitlines()]) > 3

@@ -321,7 +321,7 @@ def test_a_killed_worker_is_one_sentence(
 
 
 @contextmanager
-def at_work(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def running_command(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """Run an endless check as a command in its own process and session."""
     with written(folder / "logs") as partition:
         partition("orders").add(record(T0))
@@ -358,7 +358,7 @@ main()
 
 @pytest.mark.soak
 def test_ctrl_c_ends_the_command_immediately_and_silently(tmp_path: Path) -> None:
-    with at_work(tmp_path, "verify") as process:
+    with running_command(tmp_path, "verify") as process:
         began = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, also to Spark's processes
         out, err = process.communicate(timeout=800)
@@ -379,7 +379,7 @@ def test_ctrl_c_ends_the_command_immediately_and_silently(tmp_path: Path) -> Non
 def test_a_killed_java_process_is_one_sentence(
     tmp_path: Path, words: list[str], what_to_do: str
 ) -> None:
-    with at_work(tmp_path, *words) as process:
+    with running_command(tmp_path, *words) as process:
         (java,) = (
             int(entry.name)
             for entry in Path("/proc").iterdir()

@@ -49,7 +49,7 @@ def test_findings_are_sorted_by_severity_and_grouped_by_kind(
     first, other = [line for line in alike.splitlines() if ".log at byte " in line]
     assert "/up-0/" in first
     assert "/up-1/" in other
-    assert other.endswith("bytes after the last complete batch"), "it has numbers of its own"
+    assert other.endswith("bytes after the last complete batch"), "its text has different numbers"
 
 
 def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) -> None:

@@ -66,7 +66,7 @@ class S3:
 def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """Start a server; return its directory and port."""
     if not s3_server.PROGRAM.exists():
-        pytest.skip(f"{s3_server.PROGRAM} is not there; python -m remote.s3_server builds it")
+        pytest.skip(f"{s3_server.PROGRAM} does not exist; python -m remote.s3_server builds it")
     root = tmp_path_factory.mktemp("s3") / "served"
     root.mkdir()
     with s3_server.serving(root) as port:

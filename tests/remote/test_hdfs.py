@@ -78,7 +78,7 @@ class Hdfs:
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     """Start an empty file system; each test uses its own directory in it."""
     if not hdfs_server.jar().exists():
-        pytest.skip(f"{hdfs_server.jar()} is not there; python -m remote.hdfs_server fetches it")
+        pytest.skip(f"{hdfs_server.jar()} does not exist; python -m remote.hdfs_server fetches it")
     with hdfs_server.serving(tmp_path_factory.mktemp("hdfs")) as port:
         yield Hdfs(port)
 

@@ -465,20 +465,20 @@ def test_partitions_of_any_request_have_the_same_answers_as_single_ones(
     state = PartitionState(0, (0, 1), 6, epoch_start, high_watermark)
     metadata = {TopicPartition("epochs", number): state for number in (0, 1)}
     broker = Broker(broker_id, kafka, epochs, metadata)
-    asked = [
+    queries = [
         (key, ListOffsetsPartition(key.partition, timestamp, epoch if version >= 4 else -1))
         for key, timestamp, epoch in rows
     ]
     request = {"replica_id": replica_id, "isolation_level": isolation if version >= 2 else 0}
-    response = ask_all(broker, *asked, version=version, **request)
+    response = ask_all(broker, *queries, version=version, **request)
     answers = {
         (topic.name, row.partition_index): row[1:5]
         for topic in response.topics
         for row in topic.partitions
     }
-    keys = [key for key, _ in asked]
+    keys = [key for key, _ in queries]
     assert answers.keys() == set(keys)
-    for key, what in asked:
+    for key, what in queries:
         if keys.count(key) > 1:
             assert answers[key] == (ErrorCode.INVALID_REQUEST, *UNKNOWN)
             continue

@@ -118,7 +118,7 @@ def test_a_broker_without_a_replica_answers_no_client(broker):
     assert said is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
-def test_a_partition_without_a_leader_has_no_leader_error(broker):
+def test_a_partition_without_a_leader_is_not_led_by_any_broker(broker):
     leaderless = broker.metadata[ORDERS]._replace(leader=None)
     assert get_log_or_error(replace(broker, metadata={ORDERS: leaderless}), ORDERS) is NOT_LEADER
 

@@ -82,7 +82,7 @@ def log_files(directory: Path) -> set[str]:
     return {name for name in os.listdir(directory) if name.endswith(".log")}
 
 
-class Seen(NamedTuple):
+class BrokerRun(NamedTuple):
     """The prediction for each partition, and what the broker did."""
 
     said: dict[str, PartitionRetention]
@@ -91,7 +91,7 @@ class Seen(NamedTuple):
     mapped: str
 
 
-def run_broker(version: str, folder: Path) -> Seen:
+def run_broker(version: str, folder: Path) -> BrokerRun:
     """Start a broker on written partitions, and let it delete segments."""
     now = int(time.time() * 1000)
     has_times = version != "0.10.0.1"
@@ -147,13 +147,13 @@ def run_broker(version: str, folder: Path) -> Seen:
         finally:
             context.abandon()
             context.remove_run_directory()
-    return Seen(said, left, opened, mapped)
+    return BrokerRun(said, left, opened, mapped)
 
 
 @pytest.fixture(scope="module")
 def brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Seen]]]:
+) -> Iterator[dict[str, Future[BrokerRun]]]:
     """Return future results by version: all wait in parallel, most of them half a minute."""
     versions = [
         item.callspec.params["version"]
