@@ -1,4 +1,4 @@
-"""A small log directory, a plan that does everything a plan can, and what must hold of it."""
+"""A small log directory, a plan with every kind of change, and its expected result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkastore.changes.plan import Inline, Plan, Prefix
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A log.dirs root with two partitions; file names as a broker has them, bytes of no meaning."""
+    """Return a root with two partitions: files with a broker's names and arbitrary bytes."""
     root = tmp_path / "disk" / "kafka-logs-1"
     for number, partition in enumerate(("orders-0", "orders-1")):
         directory = root / partition
@@ -28,7 +28,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(root: Path) -> Plan:
-    """A plan that creates, replaces, cuts and removes."""
+    """Return a plan that creates, replaces, truncates and removes files."""
     changes = []
     for partition in ("orders-0", "orders-1"):
         for path, content, new in (
@@ -44,7 +44,7 @@ def plan(root: Path) -> Plan:
 
 @pytest.fixture
 def planned(root: Path, plan: Plan) -> Contents:
-    """What the directory holds once the plan is applied, worked out the slow way."""
+    """Return the expected contents after the plan, computed change by change."""
     expected = contents(root)
     for each in plan.changes:
         if each.after is None:
@@ -61,7 +61,7 @@ def planned(root: Path, plan: Plan) -> Contents:
 
 @pytest.fixture
 def check_each_old_or_new(root: Path, plan: Plan, planned: Contents) -> Callable[[], None]:
-    """A function that asserts that every file is wholly as before or wholly as planned."""
+    """Return a function that checks that every file is as before or as planned."""
     before = contents(root)
     names = {each.path for each in plan.changes}
 

@@ -1,4 +1,4 @@
-"""File systems that fail at a chosen call; `power_loss` has the one that forgets."""
+"""File systems that fail at a chosen call; for loss of power see `power_loss`."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ CALLS = (
 
 
 class Crash(BaseException):
-    """The process is gone: nothing after this alters the disk, `finally` or not."""
+    """The process has died: nothing after this alters the disk, not even in `finally`."""
 
 
 class CountingFileSystem(FileSystem):
-    """Numbers the altering calls and asks `at_call` before each."""
+    """Numbers the altering calls, and calls `at_call` before each."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
 
     def at_call(self, number: int, name: str, arguments: tuple[Any, ...]) -> None:
-        """Fail, or let the call happen."""
+        """Fail, or let the call proceed."""
 
     def __getattribute__(self, name: str) -> Any:
         real = super().__getattribute__(name)
@@ -72,12 +72,12 @@ class CrashingFileSystem(CountingFileSystem):
             descriptor, data = arguments
             os.write(descriptor, bytes(data)[: len(data) // 2])
         if name == "close":
-            os.close(arguments[0])  # the kernel does when a process ends
+            os.close(arguments[0])  # as the kernel does when a process ends
         raise Crash
 
 
 class FailingFileSystem(CountingFileSystem):
-    """Answers one call with an error; the rest works."""
+    """Fails one call with an error; all others work."""
 
     def __init__(self, at: int, error: int) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class FailingFileSystem(CountingFileSystem):
 
 
 class FullDisk(CountingFileSystem):
-    """Takes a number of bytes, in small writes, and then no more."""
+    """Accepts a number of bytes, in small writes, and then is full."""
 
     def __init__(self, free: int) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class ShortWrites(FileSystem):
 
 
 def count_calls(run: Callable[[FileSystem], object]) -> int:
-    """Return how many altering calls something makes when nothing fails."""
+    """Return how many altering calls a run makes if nothing fails."""
     fs = CountingFileSystem()
     run(fs)
     return len(fs.calls)

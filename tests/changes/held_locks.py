@@ -1,4 +1,4 @@
-"""Other processes that hold a lock file as a broker does, or try to."""
+"""Other processes that hold, or try to take, a lock file as a broker does."""
 from __future__ import annotations
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Each job that alters a directory, on a small real store: what it starts from, and its plan."""
+"""Each job that alters a directory, on a small store: the initial state and the plan."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ INDEX_INTERVAL_BYTES = 100
 
 @dataclass(frozen=True)
 class Job:
-    """A plan, and what is around it before and after.
+    """A plan, and the files before and after it.
 
     Parameters
     ----------
     top : Path
-        The disk: the root and, beside it, the undo area.
+        The disk: the root and, next to it, the undo area.
     """
 
     top: Path
@@ -51,7 +51,7 @@ def _batches(magic: int, count: int, *, timestamps: bool = True) -> list[Batch]:
 
 
 def _old_store(root: Path) -> None:
-    """Segments of messages with and without timestamps, and no time index."""
+    """Write segments with and without timestamps, and no time index."""
     with_times, without = _batches(1, 6), _batches(0, 12, timestamps=False)[6:9]
     last = _batches(1, 12)[9:]
     segments = [
@@ -64,7 +64,7 @@ def _old_store(root: Path) -> None:
 
 
 def _new_store(root: Path) -> Path:
-    """Three segments of five batches; returns the partition."""
+    """Write three segments of five batches; return the partition."""
     batches = _batches(2, 15)
     segments = [
         Segment(base, tuple(batches[base : base + 5])).indexed(interval=INDEX_INTERVAL_BYTES)
@@ -101,7 +101,7 @@ def _reindex(root: Path) -> Plan:
 
 
 def reindexed(root: Path) -> Plan:
-    """Indexes made anew, up to where a log is broken."""
+    """Plan to rebuild indexes, up to where a log is corrupt."""
     return plan_reindex(root, "2.4", index_interval_bytes=INDEX_INTERVAL_BYTES, up_to_damage=True)
 
 
@@ -125,7 +125,7 @@ def _convert(root: Path) -> Plan:
 
 
 def _age(root: Path) -> None:
-    """Give every file an odd time and mode of its own."""
+    """Give every file a different modification time and mode."""
     for number, path in enumerate(sorted(root.rglob("*"))):
         if path.is_file():
             os.chmod(path, 0o640 if number % 2 else 0o604)
@@ -138,17 +138,17 @@ JOBS: dict[str, Callable[[Path], Plan]] = {
     "migrate kip-33 first": _migrate("kip-33", "first"),
     "migrate empty": _migrate("empty"),
     "reindex": _reindex,
-    # In the middle of a segment: the rest becomes a new one; at its start: it gets another name.
+    # In the middle of a segment the rest becomes a new one; at its start it is renamed.
     "repair skip": _repair("skip", (5, 2)),
     "repair skip from a later batch": _repair("skip", (5, 0)),
-    # The log is cut there, and the segment behind goes.
+    # The log is truncated there, and the next segment is removed.
     "repair truncate": _repair("truncate", (5, 2)),
     "convert": _convert,
 }
 
 
 def make(name: str, top: Path) -> Job:
-    """Make a job's store below `top`, and plan it."""
+    """Write a job's store below `top`, and plan the job."""
     root = top / "kafka-logs"
     plan = JOBS[name](root)
     assert plan.changes
@@ -156,9 +156,9 @@ def make(name: str, top: Path) -> Job:
 
 
 def changed_by_tasks(root: Path) -> int:
-    """How many files the tasks of a running change have changed so far."""
+    """Return how many files the tasks of a running change have changed so far."""
     found = 0
-    # Their folder goes when the change is complete, between two steps of the search too.
+    # Their folder is removed when the change is complete, perhaps during this search.
     with suppress(FileNotFoundError):
         for path in root.parent.glob("*undo*/parts-*/*.jsonl"):
             found += path.read_bytes().count(b"changed")

@@ -1,8 +1,8 @@
-"""A process whose children run command lines until they are done or killed; run by a test.
+"""A process whose children run command lines until they end or are killed; run by a test.
 
-For each line on stdin, JSON of the arguments, the path of a journal and when to kill, or null, it
-forks a child; when the child is gone it writes its exit code, and what it printed, as JSON.  What
-takes long, importing, is done once.
+Each line on stdin is JSON: the arguments, the path of a journal, and when to kill, or null. For
+each line the process forks a child; when the child has ended, the process writes its exit code and
+output as JSON. The slow part, importing, is done once.
 """
 
 import importlib
@@ -21,7 +21,7 @@ for name in ("changes", "convert", "migrate", "reindex", "repair"):
 
 
 def run(arguments, output):
-    """Be the command."""
+    """Run the command in this child."""
     os.dup2(output, 1)
     os.dup2(output, 2)
     sys.argv = ["kafkastore", *arguments]
@@ -33,7 +33,7 @@ def run(arguments, output):
 
 
 def size_of(path):
-    """How long a file is; -1 without one."""
+    """Return the size of a file; -1 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -43,15 +43,15 @@ def size_of(path):
 def wait(child, journal, kill_after):
     """Wait for a child, and kill it soon after its journal grew; return its status.
 
-    `kill_after` is by how many bytes it must grow, and how many seconds later the kill comes: a
-    command that is slower today than yesterday is killed at the same of its steps.
+    `kill_after` is by how many bytes the journal must grow, and how many seconds later to kill: so
+    a command is killed at the same step however slow it is today.
     """
     if kill_after is not None:
         grown, seconds = kill_after
         size, end = size_of(journal) + grown, math.inf
         while time.monotonic() < end:
-            gone, status = os.waitpid(child, os.WNOHANG)
-            if gone:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
                 return status
             if end == math.inf and size_of(journal) >= size:
                 end = time.monotonic() + seconds
@@ -61,7 +61,7 @@ def wait(child, journal, kill_after):
 
 
 def serve():
-    """Serve."""
+    """Run each command line from stdin."""
     for line in sys.stdin:
         with tempfile.TemporaryFile() as output:
             arguments, journal, kill_after = json.loads(line)

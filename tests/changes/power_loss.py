@@ -1,18 +1,18 @@
-"""A disk that remembers what was flushed, and every state that a loss of power can leave.
+"""A disk that records what was flushed, and every state that a loss of power can leave.
 
-The model is POSIX taken at its word, which asks more than ext4, xfs or btrfs take away:
+The model is what POSIX guarantees and no more; ext4, xfs and btrfs guarantee more:
 
-- What happened since the last fsync of that file or directory may be lost, each operation by
-  itself and whatever became of the others: of two renames the second may survive alone, also in
-  one directory, and a file's bytes say nothing of its name.
-- An fsync of a file keeps its bytes, size, mode and times, and no name of it; an fsync of a
-  directory keeps the names in it, and nothing of what they stand for.
-- A write may be lost, reach the disk in half, or leave zeros where its bytes belong.
+- Any operation since the last fsync of that file or directory may be lost, each independently of
+  the others: of two renames the second alone may survive, also in one directory, and a file's
+  bytes may survive without its name.
+- An fsync of a file keeps its bytes, size, mode and times, but not its name; an fsync of a
+  directory keeps the names in it, but not the contents of the files.
+- A write may be lost, reach the disk by half, or leave zeros in place of its bytes.
 - A name points to what it pointed to at some moment since its directory was flushed: operations on
-  one name keep their order. A rename within a directory happens as a whole or not at all.
-- What was there before the first operation is safe.
+  one name keep their order. A rename within a directory is atomic.
+- What existed before the first operation is safe.
 
-A process that is killed while the kernel lives on is the outcome in which nothing is lost.
+A process that is killed while the kernel runs on is the outcome in which nothing is lost.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from changes.faults import CALLS, Crash
 
 from kafkastore.fs import FileSystem
 
-# As many as twelve operations have that are kept or lost.
+# The number of outcomes of twelve operations, each of which is kept or lost.
 LARGEST_EXHAUSTED = 1 << 12
 SAMPLE = 200
 TOP = 0
 
 
 class File(NamedTuple):
-    """What a file is; no time is known of one that was just written."""
+    """The data of a file; the modification time is unknown after a write."""
 
     data: bytes
     mode: int
@@ -47,7 +47,7 @@ class File(NamedTuple):
 
 
 class State(NamedTuple):
-    """Files by number, and what the names in each directory stand for; directory 0 is the top."""
+    """Files by number, and the number of each name in a directory; directory 0 is the top."""
 
     files: dict[int, File]
     entries: dict[int, dict[str, int]]
@@ -56,7 +56,7 @@ class State(NamedTuple):
         return State(dict(self.files), {key: dict(each) for key, each in self.entries.items()})
 
     def paths(self) -> Iterator[tuple[str, int]]:
-        """Every name that can be reached from the top, directories before what is in them."""
+        """Yield every path that can be reached from the top, directories before their contents."""
         left = [("", TOP)]
         while left:
             above, directory = left.pop()
@@ -66,7 +66,7 @@ class State(NamedTuple):
                     left.append((f"{above}{name}/", node))
 
     def seen(self) -> tuple[tuple[str, File | None, int], ...]:
-        """What an observer can tell: the same for two states that are the same to everybody."""
+        """Return what an observer can see: equal for states that are indistinguishable."""
         first: dict[int, int] = {}
         return tuple(
             (path, self.files.get(node), first.setdefault(node, len(first)))
@@ -74,7 +74,7 @@ class State(NamedTuple):
         )
 
     def write(self, top: Path) -> None:
-        """Make a real directory of it, in place of whatever is there."""
+        """Write the state into a real directory, and remove what was there."""
         shutil.rmtree(top, ignore_errors=True)
         top.mkdir()
         made: dict[int, Path] = {}
@@ -94,7 +94,7 @@ class State(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names of one directory stand for something else, all at once."""
+    """A change of names in one directory, atomically."""
 
     directory: int
     nodes: dict[str, int | None]
@@ -107,7 +107,7 @@ class Names(NamedTuple):
         return [None, self]
 
     def happen(self, state: State) -> None:
-        # The directory itself may have been lost, and its number is free of use then.
+        # The directory itself may have been lost, and its number is not used then.
         names = state.entries.setdefault(self.directory, {})
         for name, node in self.nodes.items():
             if node is None:
@@ -117,7 +117,7 @@ class Names(NamedTuple):
 
 
 class Bytes(NamedTuple):
-    """Bytes of a file, or zeros in their place."""
+    """A write of bytes to a file, or of zeros in their place."""
 
     node: int
     position: int
@@ -139,7 +139,7 @@ class Bytes(NamedTuple):
 
 
 class Field(NamedTuple):
-    """A file's size, mode or modification time."""
+    """A change of a file's size, mode or modification time."""
 
     node: int
     name: str
@@ -165,13 +165,13 @@ Event = Names | Bytes | Field
 
 
 class Moment(NamedTuple):
-    """What is safe at one moment, and what is not."""
+    """The safe state at one moment, and the operations that may be lost."""
 
     safe: State
     pending: tuple[Event, ...]
 
     def outcomes(self, choose: random.Random) -> Iterator[State]:
-        """What a loss of power may leave: all of it, or a sample of much."""
+        """Yield the states that a loss of power may leave: all, or a sample of very many."""
         options = [event.outcomes() for event in self.pending]
         if math.prod(map(len, options)) <= LARGEST_EXHAUSTED:
             chosen: Any = itertools.product(*options)
@@ -186,12 +186,12 @@ class Moment(NamedTuple):
 
 
 class RecordedDisk(FileSystem):
-    """Works on a real directory and notes, before each call and at the end, what is safe.
+    """Works on a real directory and records, before each call and at the end, what is safe.
 
     Parameters
     ----------
     top : Path
-        Everything that is altered lies below.
+        All altered files lie below this directory.
     """
 
     def __init__(self, top: Path) -> None:
@@ -225,17 +225,17 @@ class RecordedDisk(FileSystem):
 
     @property
     def calls(self) -> int:
-        """How many there were."""
+        """Return how many altering calls there were."""
         return len(self.names)
 
     def note(self) -> None:
-        """Take down what could be lost now."""
+        """Record what could be lost now."""
         moment = Moment(self._safe, tuple(self._pending))
         if not self.moments or self.moments[-1] != moment:
             self.moments.append(moment)
 
     def _take(self, directory: Path, number: int, state: State) -> None:
-        """Read what is there."""
+        """Read the existing files."""
         for path in sorted(directory.iterdir()):
             status = path.lstat()
             node = self._by_inode.setdefault(status.st_ino, next(self._numbers))
@@ -273,7 +273,7 @@ class RecordedDisk(FileSystem):
         status = os.fstat(descriptor)
         node = self._by_inode[status.st_ino] = next(self._numbers)
         file = File(b"", stat.S_IMODE(status.st_mode), None)
-        # Of a file without a name nobody can tell whether it is there.
+        # A file without a name can't be observed.
         self._safe.files[node] = self.live.files[node] = file
         self._did(Names(self._node(path.parent), {path.name: node}))
 
@@ -355,12 +355,12 @@ class RecordedDisk(FileSystem):
 
     def _of_file(self, path: Path | int, name: str, value: int) -> None:
         node = self._node_of(path) if isinstance(path, int) else self._node(path)
-        if node in self.live.files:  # of directories only the names are looked at
+        if node in self.live.files:  # of directories only the names count
             self._did(Field(node, name, value))
 
 
 def states_of(disk: RecordedDisk, choose: random.Random) -> list[State]:
-    """Every state that a loss of power could leave while something was recorded, each once."""
+    """Return every state that a loss of power during the record could leave, each once."""
     found: dict[Any, State] = {}
     for moment in disk.moments:
         for state in moment.outcomes(choose):

@@ -1,4 +1,4 @@
-"""What the tests of changes write and compare: a few small files with odd modification times."""
+"""Files for the tests of changes: a few small ones with unusual modification times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write(path: Path, data: bytes, mtime_ns: int, mode: int = 0o640) -> None:
 
 
 def contents(root: Path) -> Contents:
-    """Every file below a root: its bytes, modification time and mode."""
+    """Return the bytes, modification time and mode of every file below a root."""
     return {
         path.relative_to(root).as_posix(): (
             path.read_bytes(),
@@ -41,7 +41,7 @@ def state(path: Path) -> FileState:
 
 
 def change(root: Path, path: str, content: Content | None, new: bytes | None) -> FileChange:
-    """A change of a file that gets the `.log`'s time where it is new."""
+    """Return a change of a file; a new file gets the modification time of the `.log`."""
     log = root / path.rpartition("/")[0] / "00000000000000000000.log"
     before = read_state(root / path)
     like = os.stat(log if before is None else root / path)

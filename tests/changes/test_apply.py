@@ -29,14 +29,14 @@ from kafkastore.errors import (
 from kafkastore.fs import FileSystem
 
 
-def test_apply_makes_exactly_what_the_plan_says(root, plan, planned):
+def test_apply_makes_exactly_the_planned_changes(root, plan, planned):
     journal = apply(plan)
     assert contents(root) == planned
     assert journal.phase == "applied"
     assert journal.changed == {each.path for each in plan.changes}
 
 
-def test_apply_leaves_the_root_without_strangers(root, plan, planned):
+def test_apply_leaves_no_other_files_in_the_root(root, plan, planned):
     apply(plan)
     assert {path.name for path in root.iterdir()} == {
         "orders-0",
@@ -46,21 +46,21 @@ def test_apply_leaves_the_root_without_strangers(root, plan, planned):
     }
 
 
-def test_undo_restores_bytes_times_modes_and_absence(root, plan):
+def test_undo_restores_bytes_times_and_modes_and_removes_new_files(root, plan):
     before = contents(root)
     journal = undo(apply(plan))
     assert contents(root) == before
     assert (journal.phase, journal.changed, journal.left) == ("undone", frozenset(), frozenset())
 
 
-def test_undo_restores_the_very_files_that_were_there(root, plan):
+def test_undo_restores_the_same_inodes(root, plan):
     path = root / "orders-0" / "00000000000000000000.index"
     inode = path.stat().st_ino
     undo(apply(plan))
     assert path.stat().st_ino == inode
 
 
-def test_undo_restores_through_copies_where_links_do_not_reach(root, plan, monkeypatch):
+def test_undo_restores_from_copies_where_hard_links_are_impossible(root, plan, monkeypatch):
     before = contents(root)
 
     def no_links(source, target, **_):
@@ -95,7 +95,7 @@ def test_a_plan_can_be_applied_again_after_its_undo(root, plan, planned):
     assert contents(root) == before
 
 
-def test_apply_redoes_what_a_restored_backup_took_back(root, plan, planned):
+def test_apply_repeats_changes_that_a_restored_backup_reverted(root, plan, planned):
     path = root / "orders-0" / "00000000000000000000.index"
     old = path.read_bytes(), path.stat().st_mtime_ns
     apply(plan)
@@ -104,7 +104,7 @@ def test_apply_redoes_what_a_restored_backup_took_back(root, plan, planned):
     assert contents(root) == planned
 
 
-def test_threads_do_the_same(root, plan, planned):
+def test_threads_make_the_same_changes(root, plan, planned):
     before = contents(root)
     seen = []
     journal = apply(plan, threads=4, progress=lambda done, total: seen.append((done, total)))
@@ -122,7 +122,7 @@ def test_progress_counts_each_change(plan):
     assert seen[10:] == seen[:10]
 
 
-def test_progress_of_a_run_that_resumes_counts_what_was_done_before(plan):
+def test_progress_of_a_resumed_run_counts_changes_made_before(plan):
     seen = []
     resume(interrupted(plan), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(done, 10) for done in range(4, 11)]
@@ -135,7 +135,7 @@ def test_an_empty_plan_touches_nothing(root, tmp_path):
     assert undo(journal) == resume(journal) == journal
 
 
-def test_resume_and_undo_take_the_area_s_path(root, plan, planned):
+def test_resume_and_undo_accept_the_path_of_the_undo_area(root, plan, planned):
     before = contents(root)
     area = apply(plan).area
     assert resume(str(area)).phase == "applied"
@@ -168,13 +168,13 @@ def test_apply_refuses_when_a_file_changed_since_the_plan_and_touches_nothing(
     assert contents(tmp_path) == before
 
 
-def test_apply_refuses_to_create_what_somebody_created(root, plan):
+def test_apply_refuses_to_create_a_file_that_exists_by_now(root, plan):
     write(root / "orders-1" / "00000000000000000042.timeindex", b"", MTIME_NS)
     with change_refused("changed", root / "orders-1" / "00000000000000000042.timeindex"):
         apply(plan)
 
 
-def test_apply_refuses_content_that_is_not_what_the_plan_promised(root):
+def test_apply_refuses_content_with_another_digest_than_planned(root):
     honest = change(root, "orders-0/00000000000000000000.timeindex", Inline(b"one"), b"one")
     before = contents(root)
     with change_refused("changed", root / honest.path):
@@ -183,7 +183,7 @@ def test_apply_refuses_content_that_is_not_what_the_plan_promised(root):
 
 
 @pytest.mark.parametrize("kind", ["link", "directory", "fifo"])
-def test_apply_refuses_what_is_no_regular_file(root, plan, kind):
+def test_apply_refuses_files_that_are_not_regular(root, plan, kind):
     path = root / "orders-0" / "00000000000000000042.timeindex"
     match kind:
         case "link":
@@ -244,7 +244,7 @@ def test_another_plan_is_refused_until_the_interrupted_one_is_finished(root, pla
     assert apply(other).phase == "applied"
 
 
-def test_a_broker_that_went_on_with_a_changed_file_is_left_alone_by_resume(root, plan, planned):
+def test_resume_does_not_touch_a_file_that_a_broker_changed_since(root, plan, planned):
     journal = interrupted(plan)
     (path,) = [path for path in journal.changed if path.endswith("00.timeindex")]
     write(root / path, b"the broker's", MTIME_NS)
@@ -253,7 +253,7 @@ def test_a_broker_that_went_on_with_a_changed_file_is_left_alone_by_resume(root,
     assert contents(root) == expected
 
 
-def test_undo_refuses_files_that_changed_since_and_says_which(root, plan):
+def test_undo_refuses_files_that_changed_since_and_names_them(root, plan):
     journal = apply(plan)
     path = root / "orders-1" / "00000000000000000042.timeindex"
     write(path, b"entries of a broker", MTIME_NS)
@@ -263,7 +263,7 @@ def test_undo_refuses_files_that_changed_since_and_says_which(root, plan):
     assert contents(root) == before
 
 
-def test_undo_leaves_changed_files_when_asked_to_and_names_them(root, plan):
+def test_undo_can_skip_changed_files_and_names_them(root, plan):
     before = contents(root)
     journal = apply(plan)
     left = "orders-1/00000000000000000042.timeindex"
@@ -274,7 +274,7 @@ def test_undo_leaves_changed_files_when_asked_to_and_names_them(root, plan):
     assert contents(root) == expected
 
 
-def test_what_an_undo_left_is_restored_by_the_next_once_it_fits_again(root, plan):
+def test_a_later_undo_restores_skipped_files_once_they_match_again(root, plan):
     before = contents(root)
     journal = apply(plan)
     (root / "orders-1").rename(root / "away-1")
@@ -286,7 +286,7 @@ def test_what_an_undo_left_is_restored_by_the_next_once_it_fits_again(root, plan
     assert contents(root) == before
 
 
-def test_undo_can_leave_a_file_of_which_what_was_kept_is_gone(root, plan):
+def test_undo_can_skip_a_file_whose_kept_copy_is_missing(root, plan):
     before = contents(root)
     journal = apply(plan)
     after = contents(root)
@@ -300,7 +300,7 @@ def test_undo_can_leave_a_file_of_which_what_was_kept_is_gone(root, plan):
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b'{"kafkastore_plan": 1'])
-def test_a_plan_that_can_t_be_read_is_named(root, plan, text):
+def test_an_unreadable_plan_is_reported_with_its_path(root, plan, text):
     area = apply(plan).area
     (area / "plan.json").write_bytes(text)
     with pytest.raises(InvalidPlanError) as refusal:
@@ -308,7 +308,7 @@ def test_a_plan_that_can_t_be_read_is_named(root, plan, text):
     assert refusal.value.path == area / "plan.json"
 
 
-def test_an_area_whose_plan_can_t_be_written_is_not_left_behind(root, plan):
+def test_an_undo_area_whose_plan_can_t_be_written_is_removed(root, plan):
     class Full(FileSystem):
         def write_all(self, descriptor, data):
             raise OSError(errno.ENOSPC, "full")
@@ -319,8 +319,8 @@ def test_an_area_whose_plan_can_t_be_written_is_not_left_behind(root, plan):
     assert sorted(root.parent.iterdir()) == before
 
 
-def test_a_job_of_a_partition_keeps_one_of_the_whole_root_out_and_none_of_another(root):
-    (root / ".lock").unlink()  # else that alone would do
+def test_a_job_on_a_partition_locks_out_a_job_on_the_root_but_not_on_other_partitions(root):
+    (root / ".lock").unlink()  # otherwise that alone would lock
     one, other = [each for each in sorted(root.iterdir()) if each.is_dir()][:2]
     with locked_directory(one), locked_directory(other), change_refused("other-job", root):
         locked_directory(root).__enter__()
@@ -328,10 +328,10 @@ def test_a_job_of_a_partition_keeps_one_of_the_whole_root_out_and_none_of_anothe
         locked_directory(one).__enter__()
 
 
-def test_undo_does_not_mind_a_touched_file_with_the_plan_s_bytes(root, plan):
+def test_undo_accepts_a_touched_file_with_the_planned_bytes(root, plan):
     before = contents(root)
     journal = apply(plan)
-    # Brokers before 1.0 touch every index at their shutdown.
+    # Brokers before 1.0 touch every index at shutdown.
     for path in root.glob("*/*index"):
         os.utime(path)
     undo(journal)
@@ -347,7 +347,7 @@ def test_undo_refuses_when_a_kept_file_is_damaged(root, plan, planned):
     assert contents(root) == planned
 
 
-def test_a_line_cut_short_in_the_journal_does_no_damage(root, plan, planned):
+def test_an_incomplete_last_line_of_the_journal_is_ignored(root, plan, planned):
     before = contents(root)
     journal = apply(plan)
     path = journal.area / "journal.jsonl"
@@ -363,7 +363,7 @@ def test_a_line_cut_short_in_the_journal_does_no_damage(root, plan, planned):
     assert contents(root) == before
 
 
-def test_the_undo_area_is_made_where_asked(root, plan, tmp_path):
+def test_the_undo_area_is_created_in_undo_dir(root, plan, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     before = contents(root)
@@ -376,21 +376,21 @@ def test_the_undo_area_is_made_where_asked(root, plan, tmp_path):
 
 
 @pytest.mark.parametrize("place", [".", "orders-0", "missing"])
-def test_the_undo_area_never_goes_into_the_root_or_nowhere(root, plan, place):
+def test_the_undo_area_is_never_in_the_root_or_a_missing_directory(root, plan, place):
     before = contents(root)
     with pytest.raises(ChangeRefusedError):
         apply(plan, root / place)
     assert contents(root) == before
 
 
-def test_the_undo_area_never_goes_into_another_log_dirs_root(root, plan, tmp_path):
+def test_the_undo_area_is_never_in_another_log_dirs_root(root, plan, tmp_path):
     other = tmp_path / "kafka-logs-2"
     write(other / "meta.properties", b"", MTIME_NS)
     with change_refused("unsuitable-place", other):
         apply(plan, other)
 
 
-def test_the_undo_area_of_a_lone_partition_lies_outside_the_directory_above_it(root):
+def test_the_undo_area_of_a_single_partition_is_outside_its_parent_directory(root):
     partition = root / "orders-0"
     lone = change(partition, "00000000000000000000.timeindex", Inline(b"new"), b"new")
     before = contents(root)
@@ -401,7 +401,7 @@ def test_the_undo_area_of_a_lone_partition_lies_outside_the_directory_above_it(r
     assert contents(root) == before
 
 
-def test_a_root_that_is_a_mount_point_needs_a_place_for_the_undo_area(plan, root, monkeypatch):
+def test_a_root_that_is_a_mount_point_needs_undo_dir(plan, root, monkeypatch):
     real = os.stat
 
     def other_device(path, *arguments, **keywords):
@@ -417,7 +417,7 @@ def test_a_root_that_is_a_mount_point_needs_a_place_for_the_undo_area(plan, root
         apply(plan)
 
 
-def test_remove_deletes_a_finished_area_only(root, plan, planned, tmp_path):
+def test_remove_deletes_only_a_finished_undo_area(root, plan, planned, tmp_path):
     journal = interrupted(plan)
     with change_refused("unfinished", journal.area):
         remove(journal)
@@ -426,9 +426,9 @@ def test_remove_deletes_a_finished_area_only(root, plan, planned, tmp_path):
     assert [path.name for path in (tmp_path / "disk").iterdir()] == [root.name]
 
 
-def test_a_removal_that_was_killed_is_listed_and_finished(root, plan):
+def test_a_killed_removal_is_listed_and_can_be_finished(root, plan):
     before = contents(root)
-    for at in itertools.count(1):  # at 0 nothing has happened yet
+    for at in itertools.count(1):  # at 0 nothing is removed yet
         path = root / "orders-0" / f"{at}.deleted"
         write(path, b"x", MTIME_NS)
         removal = change(root, f"orders-0/{path.name}", None, None)
@@ -448,14 +448,14 @@ def test_a_removal_that_was_killed_is_listed_and_finished(root, plan):
     assert contents(root) == before
 
 
-def test_a_removed_area_is_no_area(root, plan):
+def test_a_removed_undo_area_is_not_found(root, plan):
     journal = apply(plan)
     remove(journal)
     with pytest.raises(FileNotFoundError):
         remove(journal)
 
 
-def test_copies_of_the_old_files_count_where_links_do_not_reach(root, plan, monkeypatch):
+def test_free_space_is_needed_for_copies_where_hard_links_are_impossible(root, plan, monkeypatch):
     before = contents(root)
     needed = plan.new_bytes + sum(each.before.size for each in plan.changes if each.before)
 
@@ -484,7 +484,7 @@ def test_copies_of_the_old_files_count_where_links_do_not_reach(root, plan, monk
     assert refusal.value.needed == plan.new_bytes
 
 
-def test_undo_restores_times_and_modes_that_a_backup_of_the_area_lost(root, plan):
+def test_undo_restores_times_and_modes_that_a_copy_of_the_undo_area_lost(root, plan):
     before = contents(root)
     journal = apply(plan)
     for path in (journal.area / "kept").rglob("*"):
@@ -495,7 +495,7 @@ def test_undo_restores_times_and_modes_that_a_backup_of_the_area_lost(root, plan
     assert contents(root) == before
 
 
-def test_a_journal_knows_since_when_its_phase_is(plan):
+def test_a_journal_knows_when_its_phase_began(plan):
     earliest = time.time_ns() // 1_000_000
     journal = apply(plan)
     undone = undo(journal)
@@ -511,7 +511,7 @@ def test_apply_works_on_a_directory_reached_through_a_symbolic_link(root, plan, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_owners_are_kept_and_new_files_get_the_log_s(root):
+def test_owners_are_kept_and_new_files_get_those_of_the_log(root):
     for path in root.rglob("*"):
         os.chown(path, 12345, 54321)
     changes = (
@@ -525,7 +525,7 @@ def test_owners_are_kept_and_new_files_get_the_log_s(root):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_owners_that_may_not_be_given_are_refused_before_anything_is_changed(root, monkeypatch):
+def test_owners_that_cannot_be_set_are_refused_before_any_change(root, monkeypatch):
     for path in (root / "orders-1").iterdir():
         os.chown(path, 12345, 54321)
     changes = tuple(
@@ -543,7 +543,7 @@ def test_owners_that_may_not_be_given_are_refused_before_anything_is_changed(roo
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
+def test_after_sigkill_at_any_moment_files_are_complete_and_a_rerun_finishes(
     root, plan, planned, check_each_old_or_new, seed, tmp_path
 ):
     choose = random.Random(seed)
@@ -574,7 +574,7 @@ def test_sigkill_at_any_moment_leaves_whole_files_and_a_rerun_finishes(
         assert contents(root) == before
 
 
-def test_a_place_that_may_not_be_written_to_is_refused_in_one_sentence(root, plan, monkeypatch):
+def test_an_unwritable_directory_is_refused_in_one_sentence(root, plan, monkeypatch):
     before = contents(root)
 
     def read_only(path, *_, **where):
@@ -586,7 +586,7 @@ def test_a_place_that_may_not_be_written_to_is_refused_in_one_sentence(root, pla
     assert contents(root) == before
 
 
-def test_a_root_that_is_gone_is_refused_in_one_sentence(root, plan):
+def test_a_missing_root_is_refused_in_one_sentence(root, plan):
     journal = apply(plan)
     root.rename(root.with_name("mounted elsewhere"))
     for run in (lambda: apply(plan), lambda: undo(journal)):

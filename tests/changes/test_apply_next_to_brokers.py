@@ -1,4 +1,4 @@
-"""Plans are applied and undone only where no broker and no other job works."""
+"""Plans are applied and undone only while no broker and no other job uses the directory."""
 import pytest
 from changes.held_locks import can_lock, hold
 from changes.small_store import MTIME_NS, change, contents, write
@@ -32,7 +32,7 @@ def test_apply_and_undo_refuse_while_a_broker_holds_the_lock(root, plan, planned
     assert contents(root) == before
 
 
-def test_a_lock_file_that_nobody_holds_means_nothing_and_a_missing_one_is_not_made(root, plan):
+def test_a_free_lock_file_is_no_obstacle_and_a_missing_one_is_not_created(root, plan):
     (root / ".lock").unlink()
     apply(plan)
     assert not (root / ".lock").exists()
@@ -51,7 +51,7 @@ def test_a_broker_cannot_start_while_a_plan_is_applied(root, plan):
     assert results[-1]
 
 
-def test_a_broker_that_makes_its_lock_meanwhile_stops_the_run(root, plan):
+def test_a_broker_that_creates_its_lock_meanwhile_stops_the_run(root, plan):
     (root / ".lock").unlink()
     started = []
 
@@ -81,7 +81,7 @@ def test_two_jobs_do_not_work_on_one_directory(root, plan):
     assert len(refusals) == len(plan.changes)
 
 
-def test_a_lock_next_to_a_log_dirs_root_is_nobody_s_business(root, plan, planned):
+def test_a_lock_next_to_a_log_dirs_root_is_ignored(root, plan, planned):
     write(root.parent / ".lock", b"", MTIME_NS)
     with hold(root.parent / ".lock") as process:
         apply(plan)
@@ -89,7 +89,7 @@ def test_a_lock_next_to_a_log_dirs_root_is_nobody_s_business(root, plan, planned
     assert contents(root) == planned
 
 
-def test_the_lock_above_a_partition_directory_counts_also_through_a_link(root, tmp_path):
+def test_the_lock_above_a_partition_directory_also_counts_through_a_symbolic_link(root, tmp_path):
     lone = change(root / "orders-0", "00000000000000000000.timeindex", Inline(b"new"), b"new")
     link = tmp_path / "orders-0"
     link.symlink_to(root / "orders-0")

@@ -1,6 +1,6 @@
-"""Altering calls fail, in every way: files stay whole, a rerun finishes, undo goes back.
+"""Altering calls fail in every way: files stay complete, a rerun finishes, undo restores.
 
-A third of the calls in each run, by its seed.
+Each run tests a third of the calls, chosen by its seed.
 """
 
 import errno
@@ -28,12 +28,12 @@ from kafkastore.changes.undo import undo
 
 @pytest.fixture
 def short_plan(plan):
-    """One partition of the plan: each kind of change once."""
+    """Return one partition of the plan: each kind of change once."""
     return Plan(plan.root, plan.job, plan.changes[:5])
 
 
 @pytest.fixture
-def half_planned(root, planned):
+def short_planned(root, planned):
     before = contents(root)
     return {
         path: (before if path.startswith("orders-1/") else planned)[path]
@@ -45,8 +45,8 @@ def half_planned(root, planned):
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_crash_at_any_call_of_apply_leaves_whole_files_and_a_rerun_finishes(
-    root, short_plan, half_planned, check_each_old_or_new, torn
+def test_after_a_crash_at_any_call_of_apply_files_are_complete_and_a_rerun_finishes(
+    root, short_plan, short_planned, check_each_old_or_new, torn
 ):
     before = contents(root)
     calls = count_calls(lambda fs: apply(short_plan, threads=1, fs=fs))
@@ -57,7 +57,7 @@ def test_a_crash_at_any_call_of_apply_leaves_whole_files_and_a_rerun_finishes(
             apply(short_plan, threads=1, fs=CrashingFileSystem(at, torn=torn))
         check_each_old_or_new()
         assert apply(short_plan).phase == "applied"
-        assert contents(root) == half_planned
+        assert contents(root) == short_planned
         remove(undo(apply(short_plan)))
         assert contents(root) == before
 
@@ -74,7 +74,7 @@ def test_a_crash_at_any_call_of_apply_can_be_undone(root, short_plan, check_each
         assert contents(root) == before
 
 
-def test_a_crash_at_any_call_of_undo_leaves_whole_files_and_a_rerun_finishes(
+def test_after_a_crash_at_any_call_of_undo_files_are_complete_and_a_rerun_finishes(
     root, short_plan, check_each_old_or_new
 ):
     before = contents(root)
@@ -92,7 +92,7 @@ def test_a_crash_at_any_call_of_undo_leaves_whole_files_and_a_rerun_finishes(
         remove(journal)
 
 
-def test_crash_after_crash_comes_to_an_end(root, short_plan, half_planned, check_each_old_or_new):
+def test_repeated_crashes_and_reruns_finish(root, short_plan, short_planned, check_each_old_or_new):
     before = contents(root)
     choose = random.Random(SEED)
     for _ in range(24 // one_in(3)):
@@ -102,7 +102,7 @@ def test_crash_after_crash_comes_to_an_end(root, short_plan, half_planned, check
                 break
             check_each_old_or_new()
         apply(short_plan)
-        assert contents(root) == half_planned
+        assert contents(root) == short_planned
         (journal,) = find_journals(root)
         for _ in range(50):
             with suppress(Crash):
@@ -114,18 +114,18 @@ def test_crash_after_crash_comes_to_an_end(root, short_plan, half_planned, check
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EDQUOT])
-def test_an_error_at_any_call_leaves_whole_files_and_a_rerun_finishes(
-    root, short_plan, half_planned, check_each_old_or_new, error
+def test_after_an_error_at_any_call_files_are_complete_and_a_rerun_finishes(
+    root, short_plan, short_planned, check_each_old_or_new, error
 ):
     before = contents(root)
     calls = count_calls(lambda fs: apply(short_plan, threads=1, fs=fs))
     remove(undo(apply(short_plan)))
     for at in some(range(calls), calls // 3):
-        with suppress(OSError):  # a link that fails is replaced by a copy, a signal by a retry
+        with suppress(OSError):  # a failed link is replaced by a copy, an EINTR is retried
             apply(short_plan, threads=1, fs=FailingFileSystem(at, error))
         check_each_old_or_new()
         assert apply(short_plan).phase == "applied"
-        assert contents(root) == half_planned
+        assert contents(root) == short_planned
         journal = apply(short_plan)
         with suppress(OSError):
             undo(journal, threads=1, fs=FailingFileSystem(at, error))
@@ -134,7 +134,7 @@ def test_an_error_at_any_call_leaves_whole_files_and_a_rerun_finishes(
         assert contents(root) == before
 
 
-def test_a_failure_leaves_no_temporary_behind_if_the_disk_still_works(root, short_plan):
+def test_a_failure_leaves_no_temporary_files_if_the_disk_still_works(root, short_plan):
     calls = count_calls(lambda fs: apply(short_plan, threads=1, fs=fs))
     remove(undo(apply(short_plan)))
     for at in some(range(calls), calls // 3):
@@ -146,8 +146,8 @@ def test_a_failure_leaves_no_temporary_behind_if_the_disk_still_works(root, shor
         remove(undo(apply(short_plan)))
 
 
-def test_links_that_are_not_allowed_are_replaced_by_copies_at_every_place(
-    root, short_plan, half_planned
+def test_hard_links_that_are_not_allowed_are_replaced_by_copies_everywhere(
+    root, short_plan, short_planned
 ):
     before = contents(root)
 
@@ -160,26 +160,26 @@ def test_links_that_are_not_allowed_are_replaced_by_copies_at_every_place(
 
     calls = count_calls(lambda _: apply(short_plan, threads=1, fs=NoLinks()))
     assert calls == 0
-    assert contents(root) == half_planned
+    assert contents(root) == short_planned
     remove(undo(apply(short_plan), threads=1, fs=NoLinks()))
     assert contents(root) == before
 
 
 @pytest.mark.parametrize("free", some(range(0, 3000, 37), 27))
-def test_a_full_disk_leaves_whole_files_and_a_rerun_finishes(
-    root, short_plan, half_planned, check_each_old_or_new, free
+def test_after_a_full_disk_files_are_complete_and_a_rerun_finishes(
+    root, short_plan, short_planned, check_each_old_or_new, free
 ):
     before = contents(root)
     with suppress(OSError):
         apply(short_plan, threads=1, fs=FullDisk(free))
     check_each_old_or_new()
     assert apply(short_plan).phase == "applied"
-    assert contents(root) == half_planned
+    assert contents(root) == short_planned
     undo(apply(short_plan))
     assert contents(root) == before
 
 
-def test_short_writes_and_signals_change_nothing(root, plan, planned):
+def test_short_writes_and_signals_do_not_change_the_result(root, plan, planned):
     before = contents(root)
     journal = apply(plan, threads=1, fs=ShortWrites())
     assert contents(root) == planned

@@ -1,4 +1,4 @@
-"""A plan applied by a runner: as by threads, and safe when the driver or tasks are killed."""
+"""A plan applied by a runner: the same as by threads, and safe if driver or tasks are killed."""
 
 import errno
 import multiprocessing
@@ -56,8 +56,8 @@ def one_by_one(job, items, *, weigh):
     return [job(item) for item in items]
 
 
-def on(fs):
-    """Run tasks in this process, on a file system of the test's."""
+def runner_on(fs):
+    """Return a runner in this process that uses the test's file system."""
 
     def runner(job, items, *, weigh):
         return [job(item, fs) if job is apply_partition else job(item) for item in items]
@@ -66,12 +66,12 @@ def on(fs):
 
 
 def by_tasks(plan, fs):
-    """Apply a plan, driver and tasks on one file system."""
-    return apply(plan, runner=on(fs), fs=fs)
+    """Apply a plan with the driver and its tasks on one file system."""
+    return apply(plan, runner=runner_on(fs), fs=fs)
 
 
 def resumed(plan):
-    """Finish a plan by its journal; one that has not got as far as that, by itself."""
+    """Resume a plan by its journal; apply it if there is no journal yet."""
     for journal in find_journals(plan.root):
         return resume(journal, runner=one_by_one)
     return apply(plan)
@@ -81,7 +81,7 @@ def leftovers(area):
     return [path.name for path in area.iterdir() if path.name.startswith("parts-")]
 
 
-def test_a_runner_does_what_threads_do(root, plan, planned):
+def test_a_runner_makes_the_same_changes_as_threads(root, plan, planned):
     before = contents(root)
     seen = []
     journal = apply(plan, runner=one_by_one, progress=lambda *counts: seen.append(counts))
@@ -95,7 +95,7 @@ def test_a_runner_does_what_threads_do(root, plan, planned):
     undo(journal)
     assert resume(journal, runner=one_by_one) == find_journals(root)[0]
     assert contents(root) == before
-    # What was changed, restored and changed again counts as changed.
+    # A file that was changed, restored and changed again counts as changed.
     again = apply(plan, runner=one_by_one)
     assert (again.phase, again.changed, contents(root)) == ("applied", journal.changed, planned)
     undo(again)
@@ -103,21 +103,21 @@ def test_a_runner_does_what_threads_do(root, plan, planned):
     assert os.listdir(root.parent) == [root.name]
 
 
-def test_a_plan_without_changes_makes_no_area(root):
+def test_a_plan_without_changes_creates_no_undo_area(root):
     journal = apply(Plan(str(root), "test", ()), runner=one_by_one)
     assert journal.phase == "applied"
     assert not journal.area.exists()
 
 
 def test_tasks_in_other_processes_work_under_the_lock_of_the_driver(root, plan, planned):
-    """The root has a `.lock`, which the driver holds, and which no child of it holds."""
+    """The driver holds the `.lock` of the root; its children do not."""
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         journal = apply(plan, runner=lambda job, items, weigh: pool.map(job, items))
     assert journal.failures == ()
     assert (journal.phase, contents(root)) == ("applied", planned)
 
 
-def test_nothing_is_touched_if_any_file_of_any_partition_does_not_fit(root, plan):
+def test_nothing_is_changed_if_any_file_of_any_partition_does_not_match(root, plan):
     (root / "orders-1" / "00000000000000000000.log").write_bytes(b"more")
     before = contents(root)
     with pytest.raises(PlanRefusedError) as refusal:
@@ -130,7 +130,7 @@ def test_nothing_is_touched_if_any_file_of_any_partition_does_not_fit(root, plan
     assert os.listdir(root.parent) == [root.name]
 
 
-def test_a_partition_that_fails_does_not_stop_the_others_and_is_resumed(root, plan, planned):
+def test_a_failed_partition_does_not_stop_the_others_and_is_resumed(root, plan, planned):
     before = contents(root)
 
     def runner(job, items, *, weigh):
@@ -167,7 +167,7 @@ def test_a_partition_that_fails_does_not_stop_the_others_and_is_resumed(root, pl
     assert contents(root) == before
 
 
-def test_a_task_that_runs_twice_at_once_is_done_once(root, plan, planned):
+def test_a_task_that_runs_twice_in_parallel_makes_its_changes_once(root, plan, planned):
     counted = CountingFileSystem()
 
     def runner(job, items, *, weigh):
@@ -191,25 +191,25 @@ def test_a_task_that_runs_twice_at_once_is_done_once(root, plan, planned):
     assert counted.calls.count("rename") == sum(each.after is not None for each in plan.changes)
 
 
-def test_a_task_whose_driver_is_gone_alters_nothing(root, plan):
+def test_a_task_whose_driver_has_died_alters_nothing(root, plan):
     before = contents(root)
-    orphans = []
+    orphaned = []
 
     def runner(job, items, *, weigh):
         if job is not apply_partition:
             return one_by_one(job, items, weigh=weigh)
-        orphans.extend(items)
+        orphaned.extend(items)
         return [None for _ in items]
 
     journal = apply(plan, runner=runner)
     assert journal.phase == "applying"
-    assert len(orphans) == 2
-    for item in orphans:
+    assert len(orphaned) == 2
+    for item in orphaned:
         assert apply_partition(item).reason is RefusalReason.NOT_A_DIRECTORY
-    # A driver that is killed leaves its folder, and no lease.
+    # A killed driver leaves its folder, but no lease.
     with open_partition_journals(journal.area, FileSystem()) as folder:
         pass
-    for item in orphans:
+    for item in orphaned:
         error = apply_partition(item._replace(folder=folder))
         assert error.reason is RefusalReason.UNFINISHED
     assert contents(root) == before
@@ -217,16 +217,16 @@ def test_a_task_whose_driver_is_gone_alters_nothing(root, plan):
     assert leftovers(journal.area) == []
 
 
-def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
+def test_a_task_stops_when_its_driver_dies_and_the_next_job_waits_for_it(
     root, plan, planned, monkeypatch
 ):
-    """The driver dies while a task is at its first file; that file is finished, and no other."""
-    begun, go_on = threading.Event(), threading.Event()
+    """The driver dies while a task changes its first file; the task finishes only that file."""
+    begun, proceed = threading.Event(), threading.Event()
 
     class Slow(FileSystem):
         def rename(self, source, target, **where):
             begun.set()
-            go_on.wait(800)
+            proceed.wait(800)
             super().rename(source, target, **where)
 
     found = []
@@ -249,7 +249,7 @@ def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
         with change_refused("other-job"):
             go_further() if isinstance(go_further, partial) else go_further(journal)
     monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 20})
-    threading.Timer(0.3, go_on.set).start()
+    threading.Timer(0.3, proceed.set).start()
     began = time.monotonic()
     finished = resume(journal)
     assert time.monotonic() - began > 0.2
@@ -260,7 +260,7 @@ def test_a_task_stops_when_its_driver_goes_and_the_next_job_waits_for_it(
     assert found[0].reason is RefusalReason.UNFINISHED
 
 
-def test_a_task_stops_when_a_broker_comes(root, plan):
+def test_a_task_stops_when_a_broker_starts(root, plan):
     (root / ".lock").unlink()
     before = contents(root)
     code = (
@@ -294,7 +294,7 @@ def test_a_task_stops_when_a_broker_comes(root, plan):
 
 
 def test_two_drivers_do_not_work_on_one_area(root, plan, monkeypatch):
-    """Where directories can't be locked, as on some network file systems, the lease tells."""
+    """Where directories can't be locked, as on some network file systems, the lease decides."""
     journal = apply(plan, runner=one_by_one)
     with open_partition_journals(journal.area, FileSystem()):
         monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 0.1})
@@ -304,8 +304,8 @@ def test_two_drivers_do_not_work_on_one_area(root, plan, monkeypatch):
     assert undo(journal).phase == "undone"
 
 
-def test_two_drivers_that_come_at_once_do_not_both_begin(root, plan):
-    """Each has made a folder before it looks for the other's."""
+def test_two_drivers_that_start_at_the_same_time_do_not_both_begin(root, plan):
+    """Each creates its folder before it checks for the other's."""
     journal = apply(plan, runner=one_by_one)
     with (
         open_partition_journals(journal.area, FileSystem()),
@@ -326,12 +326,12 @@ from kafkastore.fs import FileSystem
 with locked_directory(Path(sys.argv[1])), open_partition_journals(Path(sys.argv[2]), FileSystem()):
     if os.fork():
         os.kill(os.getpid(), 9)
-    print(os.getpid(), flush=True)  # of the child, which has given back by now what it should
+    print(os.getpid(), flush=True)  # of the child, which has released by now what it must
     time.sleep(600)
 """
 
 
-def test_children_of_a_driver_do_not_hold_what_it_held(root, plan):
+def test_children_of_a_driver_do_not_hold_its_locks(root, plan):
     journal = apply(plan, runner=one_by_one)
     command = [sys.executable, "-c", FORKING, str(root), str(journal.area)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
@@ -341,7 +341,7 @@ def test_children_of_a_driver_do_not_hold_what_it_held(root, plan):
             assert len(leftovers(journal.area)) == 1
             assert undo(journal).phase == "undone"
             assert leftovers(journal.area) == []
-            os.kill(child, 0)  # it lives
+            os.kill(child, 0)  # it is alive
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -357,8 +357,8 @@ def test_a_file_system_that_cannot_lock_files_is_refused(root, plan, monkeypatch
     assert contents(root) == before
 
 
-def test_a_journal_may_be_read_while_lines_of_partitions_go_into_it(root, plan):
-    """`changes list` reads whenever it likes."""
+def test_a_journal_can_be_read_while_lines_of_partitions_are_added(root, plan):
+    """`changes list` may read at any time."""
     seen = []
 
     class Reading(FileSystem):
@@ -366,13 +366,13 @@ def test_a_journal_may_be_read_while_lines_of_partitions_go_into_it(root, plan):
             super().fsync_directory(path, **where)
             seen.extend(len(each.changed) for each in find_journals(root))
 
-    apply(plan, runner=on(fs := Reading()), fs=fs)
+    apply(plan, runner=runner_on(fs := Reading()), fs=fs)
     assert seen == sorted(seen)
     assert seen[-1] == len(plan.changes)
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_crash_at_any_call_leaves_whole_files_and_a_rerun_finishes(
+def test_after_a_crash_at_any_call_files_are_complete_and_a_rerun_finishes(
     root, plan, planned, check_each_old_or_new, torn
 ):
     before = contents(root)
@@ -399,13 +399,13 @@ def test_power_loss_while_a_runner_applies_a_job(tmp_path, name):
     trial = Trial(jobs.make(name, top))
     trial.start.write(top)
     disk = RecordedDisk(top)
-    apply(trial.job.plan, runner=on(disk), fs=disk)
+    apply(trial.job.plan, runner=runner_on(disk), fs=disk)
     disk.note()
     states = states_of(disk, random.Random(SEED))
     trial.check(some(states, 20))
 
 
-def test_a_partition_s_journal_reads_what_a_killed_task_has_written(tmp_path):
+def test_a_partition_s_journal_contains_what_a_killed_task_wrote(tmp_path):
     area = tmp_path / "area"
     area.mkdir()
     with open_partition_journals(area, FileSystem()) as folder:
@@ -433,11 +433,11 @@ if __name__ == "__main__":
 
 @pytest.mark.soak
 @pytest.mark.parametrize("dies", ["all", "driver"])
-def test_killed_drivers_leave_nothing_that_resume_and_undo_do_not_finish(
+def test_resume_and_undo_finish_what_killed_drivers_leave(
     golden, tmp_path, monkeypatch, dies
 ):
-    """Workers that outlive their driver go on until they see that it is gone."""
-    monkeypatch.undo()  # real flushes, which take their time
+    """Workers that outlive their driver continue until they notice that it has died."""
+    monkeypatch.undo()  # real flushes, which are slow
     choose = random.Random(f"{SEED} {dies}")
     source = golden("0.10.0.1", "upgrade", "answers").logs
     root = tmp_path / "disk" / "kafka-logs"

@@ -45,7 +45,7 @@ class ShortPositionedWrites(OnlyWrites):
         return super().pwrite(descriptor, data[: (len(data) + 1) // 2], position)
 
 
-def wanted(root):
+def expected(root):
     return {path: each for path, each in contents(root).items() if path != ".lock"}
 
 
@@ -74,16 +74,16 @@ def _parent(destination):
 def test_a_copy_has_the_same_files_times_and_modes_but_no_lock(root, destination, fs):
     before = contents(root)
     copy = copy_store(root, destination, fs=fs)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
     assert contents(root) == before
     assert copy.destination == destination
-    assert copy.files == len(wanted(root))
-    assert copy.bytes == sum(len(data) for data, _, _ in wanted(root).values())
+    assert copy.files == len(expected(root))
+    assert copy.bytes == sum(len(data) for data, _, _ in expected(root).values())
     assert copy.skipped == (".lock",)
     assert sorted(os.listdir(destination.parent)) == ["copy"]
 
 
-def test_no_file_of_a_copy_is_the_original(root, destination):
+def test_no_file_of_a_copy_is_linked_to_the_original(root, destination):
     copy_store(root, destination)
     for path in destination.rglob("*"):
         if path.is_file():
@@ -124,18 +124,18 @@ def test_data_after_and_between_holes_is_copied(root, destination, fs):
     assert (destination / "orders-0" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_an_empty_destination_is_taken_and_a_full_one_refused(root, destination):
+def test_an_empty_destination_is_used_and_a_non_empty_one_refused(root, destination):
     destination.mkdir()
     copy_store(root, destination)
     with change_refused("not-empty", destination):
         copy_store(root, destination)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 @pytest.mark.parametrize(
     "place", ["disk/kafka-logs-1", "disk/kafka-logs-1/copy", "disk", "no/where"]
 )
-def test_a_copy_is_never_part_of_the_original_or_nowhere(root, tmp_path, place):
+def test_a_copy_is_never_in_the_original_or_a_missing_directory(root, tmp_path, place):
     before = contents(root)
     with pytest.raises(ChangeRefusedError):
         copy_store(root, tmp_path / place)
@@ -149,7 +149,7 @@ def test_a_mount_point_is_refused(root, destination, monkeypatch):
         copy_store(root, destination)
 
 
-def test_a_directory_that_a_broker_has_open_is_not_copied(root, destination):
+def test_a_directory_in_use_by_a_broker_is_not_copied(root, destination):
     lock = LockFile(root / ".lock")
     try:
         with change_refused("in-use", root / ".lock"):
@@ -159,7 +159,7 @@ def test_a_directory_that_a_broker_has_open_is_not_copied(root, destination):
     assert not destination.exists()
 
 
-def test_a_source_that_changes_meanwhile_is_refused(root, destination):
+def test_a_source_that_changes_during_the_copy_is_refused(root, destination):
     def change(done, total):
         if done == total - 1:
             write(root / "orders-0" / "00000000000000000000.log", b"appended" * 60, MTIME_NS + 99)
@@ -168,7 +168,7 @@ def test_a_source_that_changes_meanwhile_is_refused(root, destination):
         copy_store(root, destination, progress=change)
     assert not destination.exists()
     copy_store(root, destination)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 def test_a_file_that_vanished_since_an_interrupted_copy_is_not_in_the_copy(root, destination):
@@ -176,7 +176,7 @@ def test_a_file_that_vanished_since_an_interrupted_copy_is_not_in_the_copy(root,
         copy_store(root, destination, progress=stop_at_the_last)
     (root / "orders-0" / "00000000000000000042.log").unlink()
     copy_store(root, destination)
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 def stop_at_the_last(done, total):
@@ -184,7 +184,7 @@ def stop_at_the_last(done, total):
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_copy_goes_on_where_it_stopped(root, destination, monkeypatch):
+def test_an_interrupted_copy_continues_where_it_stopped(root, destination, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         copy_store(root, destination, progress=stop_at_the_last)
     assert not destination.exists()
@@ -198,8 +198,8 @@ def test_an_interrupted_copy_goes_on_where_it_stopped(root, destination, monkeyp
     monkeypatch.setattr(copy_store_module, "copy_file", copy_file)
     copy_store(root, destination, progress=lambda *counts: seen.append(counts))
     assert len(copied) == 1
-    assert seen == [(done, len(wanted(root))) for done in range(1, len(wanted(root)) + 1)]
-    assert contents(destination) == wanted(root)
+    assert seen == [(done, len(expected(root))) for done in range(1, len(expected(root)) + 1)]
+    assert contents(destination) == expected(root)
 
 
 def test_a_crash_at_any_call_leaves_no_destination_and_a_rerun_finishes(
@@ -213,11 +213,11 @@ def test_a_crash_at_any_call_leaves_no_destination_and_a_rerun_finishes(
         if at < calls - 1:
             assert not here.exists()
             copy_store(root, here)
-        assert contents(here) == wanted(root)
+        assert contents(here) == expected(root)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR])
-def test_an_error_at_any_call_is_raised_or_survived(root, destination, tmp_path, error):
+def test_an_error_at_any_call_is_raised_or_handled(root, destination, tmp_path, error):
     before = contents(root)
     calls = count_calls(lambda fs: copy_store(root, tmp_path / "counted", fs=fs))
     for at in range(calls):
@@ -226,11 +226,11 @@ def test_an_error_at_any_call_is_raised_or_survived(root, destination, tmp_path,
             copy_store(root, here, fs=FailingFileSystem(at, error))
         if not here.exists():
             copy_store(root, here)
-        assert contents(here) == wanted(root)
+        assert contents(here) == expected(root)
     assert contents(root) == before
 
 
-def test_a_full_disk_is_an_error_and_no_copy(root, destination):
+def test_a_full_disk_raises_an_error_and_leaves_no_copy(root, destination):
     class Full(FullDisk, OnlyWrites):
         def pwrite(self, descriptor, data, position):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -266,7 +266,7 @@ def test_sockets_and_lost_and_found_are_skipped_and_named(root, destination):
     (root / "lost+found").mkdir(mode=0o700)
     os.mkfifo(root / "orders-0" / "pipe")
     assert copy_store(root, destination).skipped == (".lock", "lost+found", "orders-0/pipe")
-    assert contents(destination) == wanted(root)
+    assert contents(destination) == expected(root)
 
 
 def test_a_copied_file_has_permission_bits_only(root, destination):
@@ -277,7 +277,7 @@ def test_a_copied_file_has_permission_bits_only(root, destination):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "a directory"])
-def test_a_partition_with_a_file_that_is_none_is_left_out_whole_and_named(root, destination, kind):
+def test_a_partition_with_a_special_file_is_completely_left_out_and_named(root, destination, kind):
     path = root / "orders-0" / "00000000000000000000.log"
     path.unlink()
     KINDS[kind](path)
@@ -285,13 +285,13 @@ def test_a_partition_with_a_file_that_is_none_is_left_out_whole_and_named(root, 
     assert [*copied.left_out] == ["orders-0"]
     assert (copied.left_out["orders-0"].path, copied.left_out["orders-0"].kind) == (path, kind)
     assert contents(destination) == {
-        path: each for path, each in wanted(root).items() if not path.startswith("orders-0")
+        path: each for path, each in expected(root).items() if not path.startswith("orders-0")
     }
 
 
 @pytest.mark.parametrize("name", ["", "00000000000000000000.log", "leader-epoch-checkpoint"])
-def test_a_partition_that_may_not_be_read_is_left_out_and_the_others_copied(root, name):
-    with TemporaryDirectory() as place:  # where every user may look, unlike those of pytest
+def test_a_partition_without_read_permission_is_left_out_and_the_others_copied(root, name):
+    with TemporaryDirectory() as place:  # readable for every user, unlike those of pytest
         logs = Path(place, "logs")
         shutil.copytree(root, logs)
         (logs / "orders-0" / "leader-epoch-checkpoint").touch()
@@ -306,7 +306,7 @@ def test_a_partition_that_may_not_be_read_is_left_out_and_the_others_copied(root
         locked.chmod(0o700)
 
 
-def test_nothing_is_copied_if_no_partition_or_not_a_file_next_to_them_can_be_read(
+def test_nothing_is_copied_if_no_partition_or_a_file_next_to_them_is_unreadable(
     root, destination
 ):
     (root / "recovery-point-offset-checkpoint").unlink(missing_ok=True)

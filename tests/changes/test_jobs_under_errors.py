@@ -30,7 +30,7 @@ from kafkastore.changes.undo import undo
 from kafkastore.fs import FileSystem
 
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EDQUOT]
-# Of each kind of change one: a part, a cut, a removal, rebuilt indexes, a converted log.
+# One job of each kind of change: a split, a truncation, a removal, rebuilt indexes, a conversion.
 FEW = ["repair skip from a later batch", "convert"]
 
 
@@ -42,7 +42,7 @@ def top(tmp_path):
 
 
 def starts(trial):
-    """What is done from which state: apply, resume in the middle, undo."""
+    """Return what is run from which state: apply, resume in the middle, undo."""
     half = trial.applying.calls // 2
     trial.start.write(trial.job.top)
     with suppress(Crash):
@@ -51,13 +51,13 @@ def starts(trial):
     return {
         "apply": (trial.start, lambda fs: apply(trial.job.plan, threads=1, fs=fs)),
         "resume": (middle, lambda fs: resume(trial.area, threads=1, fs=fs)),
-        "undo the half": (middle, lambda fs: undo(trial.area, threads=1, fs=fs)),
+        "undo half": (middle, lambda fs: undo(trial.area, threads=1, fs=fs)),
         "undo": (trial.done, lambda fs: undo(trial.area, threads=1, fs=fs)),
     }
 
 
 def try_errors(trial, error, first, step):
-    """Fail some of the calls, one a run; whatever came of it, both ways lead on."""
+    """Fail some of the calls, one a run; after each, rerun and undo must both work."""
     job = trial.job
     for start, run in starts(trial).values():
         start.write(job.top)
@@ -65,13 +65,13 @@ def try_errors(trial, error, first, step):
         assert calls > 10
         for at in range(first, calls, step):
             start.write(job.top)
-            with suppress(OSError):  # a link that fails is replaced by a copy, a signal by a retry
+            with suppress(OSError):  # a failed link is replaced by a copy, an EINTR is retried
                 run(FailingFileSystem(at, error))
-            trial.check(lead_on(trial, trial.state_now()))
+            trial.check(checked_state(trial, trial.state_now()))
 
 
-def lead_on(trial, state):
-    """The state alone; a check of its files comes first."""
+def checked_state(trial, state):
+    """Check the files of a state, and return it in a list."""
     trial.check_files()
     return [state]
 
@@ -85,20 +85,20 @@ def test_an_error_at_some_calls(top, name):
 @pytest.mark.soak
 @pytest.mark.parametrize("name", some(list(jobs.JOBS), 5, "jobs under errors"))
 def test_an_error_at_every_call(top, name):
-    """The errors take turns; each of them at each call is in `test_apply_under_faults`."""
+    """The errors alternate; `test_apply_under_faults` tries each of them at each call."""
     trial = Trial(jobs.make(name, top))
     for number, error in enumerate(ERRORS):
         try_errors(trial, error, (number + SEED) % len(ERRORS), len(ERRORS))
 
 
 @pytest.mark.parametrize("name", jobs.JOBS)
-def test_short_writes_and_signals_change_nothing(top, name):
+def test_short_writes_and_signals_do_not_change_the_result(top, name):
     trial = Trial(jobs.make(name, top))
     for start, run in starts(trial).values():
         start.write(top)
         run(ShortWrites())
         assert contents(trial.job.root) in (trial.planned, trial.job.before)
-        trial.check(lead_on(trial, trial.state_now()))
+        trial.check(checked_state(trial, trial.state_now()))
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -110,11 +110,11 @@ def test_a_full_disk_at_any_byte(top, name):
             start.write(top)
             with suppress(OSError):
                 run(FullDisk(free))
-            trial.check(lead_on(trial, trial.state_now()))
+            trial.check(checked_state(trial, trial.state_now()))
 
 
 class BadPartition(FileSystem):
-    """A disk of which one partition can't be written to."""
+    """A disk on which one partition can't be written."""
 
     def __init__(self, name):
         self.name, self.done, self._lock = name, [], threading.Lock()
@@ -140,7 +140,7 @@ class BadPartition(FileSystem):
 
 @pytest.fixture
 def wide(top):
-    """A job over four partitions."""
+    """Return a job over four partitions."""
     plans = [jobs.JOBS[name](top / name) for name in ("reindex", "repair skip", "convert")]
     root = top / "kafka-logs"
     root.mkdir()
@@ -150,12 +150,12 @@ def wide(top):
 
 
 def plan_of(root):
-    """Indexes made anew in every partition of a directory."""
+    """Plan to rebuild the indexes of every partition of a directory."""
     return jobs.reindexed(root)
 
 
 @pytest.mark.parametrize("bad", ["t-0", "t-1", "t-2"])
-def test_a_fault_in_one_partition_lets_the_others_end_cleanly(top, wide, bad):
+def test_an_error_in_one_partition_does_not_stop_the_others(top, wide, bad):
     plan = plan_of(wide)
     assert len({each.path.split("/")[0] for each in plan.changes}) == 3
     before = contents(wide)
@@ -183,7 +183,7 @@ def test_a_fault_in_one_partition_lets_the_others_end_cleanly(top, wide, bad):
 
 @pytest.mark.parametrize("threads", [2, 3])
 def test_a_crash_at_any_call_of_threads(top, wide, threads):
-    """The order differs from run to run; what must hold does not."""
+    """The order differs from run to run; the invariants hold in each."""
     plan = Plan(str(wide), "test", plan_of(wide).changes)
     before = contents(wide)
     journal = apply(plan)

@@ -1,7 +1,7 @@
-"""Each job, cut off at every call, with every loss that POSIX allows of what was not yet flushed.
+"""Each job, interrupted at every call, with every loss of unflushed data that POSIX allows.
 
-`changes.power_loss` says what the model is.  A random choice is only made where there is too much
-to try it all; each failure names its seed.
+`changes.power_loss` describes the model. Where there are too many states, a random sample is
+tested; each failure names its seed.
 """
 
 import os
@@ -27,7 +27,7 @@ from kafkastore.errors import KafkaStoreError
 
 @pytest.fixture(autouse=True)
 def _same_time_always(monkeypatch):
-    """Two runs that write the same are to leave the same state."""
+    """Make two runs that write the same leave the same state."""
     monkeypatch.setattr("time.time_ns", lambda: 1_600_000_000_000_000_000)
 
 
@@ -62,8 +62,8 @@ def test_power_loss_while_a_job_applies_and_is_undone_in_many_states(trial):
         trial.check(some(states_of(disk, random.Random(SEED)), 50))
 
 
-def test_nothing_that_was_reported_as_done_is_lost(trial):
-    """A job has returned: whatever was not flushed is not needed."""
+def test_completed_changes_are_never_lost(trial):
+    """After a job has returned, no unflushed data is needed."""
     job = trial.job
     for disk, wanted in ((trial.applying, trial.planned), (trial.undone(), job.before)):
         disk.moments[:-1] = []
@@ -74,8 +74,8 @@ def test_nothing_that_was_reported_as_done_is_lost(trial):
             assert journal.is_finished
 
 
-def killed_then_powerless(trial, at, run_again):
-    """Record a run that is killed, and the one after it, whose kernel has not flushed the first."""
+def run_after_kill(trial, at, run_again):
+    """Record a killed run and the next run, before the kernel has flushed the first."""
     trial.start.write(trial.job.top)
     disk = RecordedDisk(trial.job.top)
     disk.crash_at = at
@@ -90,11 +90,11 @@ def killed_then_powerless(trial, at, run_again):
 
 
 def killed_states(trial, points, run_again):
-    """The states after a kill and a loss of power that the loss alone could not leave."""
+    """Return the states that only a kill followed by a loss of power can leave."""
     known = {state.seen() for state in states_of(trial.applying, random.Random(SEED))}
     found = {}
     for at in points:
-        disk = killed_then_powerless(trial, at, run_again)
+        disk = run_after_kill(trial, at, run_again)
         for state in states_of(disk, random.Random(SEED)):
             if state.seen() not in known:
                 found.setdefault(state.seen(), state)
@@ -119,7 +119,7 @@ def test_power_loss_in_the_run_after_a_kill_at_many_calls(top, name, run_again):
 
 
 class CarelessDisk(RecordedDisk):
-    """Leaves out every flush of one kind of thing."""
+    """A disk that skips every flush of one kind of file or directory."""
 
     def __init__(self, top, kind):
         super().__init__(top)
@@ -147,7 +147,7 @@ UNDO_AREA = r"[^/]+kafkastore-undo-[^/]+"
         pytest.param("kafka-logs/.+", id="names of logs"),
     ], 4),
 )
-def test_the_trial_finds_flushes_that_are_left_out(top, kind):
+def test_the_trial_finds_missing_flushes(top, kind):
     trial = Trial(jobs.make("repair skip", top))
     trial.start.write(top)
     disk = CarelessDisk(top, kind)
@@ -163,7 +163,7 @@ def test_the_trial_finds_flushes_that_are_left_out(top, kind):
 
 @pytest.fixture
 def copying(top):
-    """A recorded copy: where to, and what it should be."""
+    """Return a recorded copy: source, destination, initial state and disk."""
     job = jobs.make("migrate auto", top)
     disk = RecordedDisk(top)
     start, destination = disk.live.copy(), top / "copy"
@@ -184,7 +184,7 @@ def test_power_loss_while_a_store_is_copied(top, copying):
 
 
 @pytest.mark.soak
-def test_power_loss_in_the_copying_after_a_kill(top, copying):
+def test_power_loss_in_the_copy_after_a_kill(top, copying):
     root, destination, start, complete = copying
     before, seen = contents(root), set()
     for at in some(range(complete.calls), 8):
@@ -205,7 +205,7 @@ def test_power_loss_in_the_copying_after_a_kill(top, copying):
 
 
 def check_copy(state, top, root, destination, before):
-    """The original is as it was; the copy is whole, or comes about when it is made again."""
+    """Check that the original is unchanged, and the copy complete or complete after a rerun."""
     state.write(top)
     assert contents(root) == before
     assert set(os.listdir(top)) <= {root.name, "copy", "copy" + COPYING_SUFFIX}

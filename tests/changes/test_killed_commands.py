@@ -1,4 +1,4 @@
-"""Commands that are killed at random moments, and what other commands make of what they leave."""
+"""Commands that are killed at random moments, and other commands that finish or undo them."""
 
 import json
 import random
@@ -25,12 +25,12 @@ COMMANDS = {
 }
 PARTITIONS = 4
 ROUNDS = 25
-# So many of them, for each command, in processes that begin with an interpreter.
-TRUE_PROCESSES = 3
+# How many of these rounds, for each command, start a new interpreter.
+NEW_PROCESSES = 3
 
 
 class Commands:
-    """Runs commands in children of a process that has imported all."""
+    """Runs commands in children of a process that has imported everything."""
 
     def __init__(self):
         self._server = subprocess.Popen(
@@ -39,7 +39,7 @@ class Commands:
         )
 
     def run(self, arguments, journal="", kill_after=None):
-        """Run one; its exit code and what it said."""
+        """Run a command; return its exit code and output."""
         line = json.dumps([arguments, str(journal), kill_after])
         print(line, file=self._server.stdin, flush=True)
         return tuple(json.loads(self._server.stdout.readline()))
@@ -51,7 +51,7 @@ class Commands:
 
 
 def run_process(arguments, journal="", kill_after=None):
-    """Run one in a process that begins with an interpreter."""
+    """Run a command in a new interpreter."""
     with subprocess.Popen(
         [sys.executable, "-m", "kafkastore.cli", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -70,7 +70,7 @@ def commands():
 
 
 def seconds_of_a_line(journal):
-    """How long a line of a plan's journal took."""
+    """Return how long a line of a plan's journal took."""
     lines = (journal.area / "journal.jsonl").read_text().splitlines()
     times = [each["at_ms"] for each in map(json.loads, lines) if "at_ms" in each]
     return (times[-1] - times[0]) / 1000 / len(times)
@@ -110,11 +110,11 @@ def test_a_command_killed_at_any_moment_is_finished_or_undone_by_another(tmp_pat
             assert Path(path).name.startswith("kafkastore-"), path
 
     number, killed_inside = 0, 0
-    # A kill that comes too late, on a busy machine, shows little: then there are more of them.
+    # A kill that comes too late, on a busy machine, shows little: then more follow.
     while number < ROUNDS or killed_inside < ROUNDS // 3:
         assert number < 10 * ROUNDS
         number += 1
-        run = run_process if number <= TRUE_PROCESSES else commands.run
+        run = run_process if number <= NEW_PROCESSES else commands.run
         start.write(top)
         try:
             run(command, lines, some_moment(size))

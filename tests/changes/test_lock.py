@@ -13,13 +13,13 @@ def path(tmp_path):
     return path
 
 
-def test_a_missing_or_free_lock_has_no_holder_and_is_not_made(tmp_path, path):
+def test_a_missing_or_free_lock_has_no_holder_and_is_not_created(tmp_path, path):
     assert lock_holder(path) is None
     assert lock_holder(tmp_path / "missing") is None
     assert not (tmp_path / "missing").exists()
 
 
-def test_another_process_s_lock_is_seen_and_refused(path):
+def test_another_process_s_lock_is_detected_and_refused(path):
     with hold(path) as process:
         assert lock_holder(path) == process.pid
         with pytest.raises(BlockingIOError) as refusal:
@@ -30,7 +30,7 @@ def test_another_process_s_lock_is_seen_and_refused(path):
     assert lock_holder(path) is None
 
 
-def test_our_own_lock_survives_every_question(path):
+def test_our_own_lock_survives_every_query(path):
     lock = LockFile(path)
     assert lock_holder(path) == os.getpid()
     with pytest.raises(BlockingIOError) as refusal:
@@ -43,7 +43,7 @@ def test_our_own_lock_survives_every_question(path):
     assert can_lock(path)
 
 
-def test_a_lock_file_is_made_only_on_demand(tmp_path):
+def test_a_lock_file_is_created_only_on_request(tmp_path):
     with pytest.raises(FileNotFoundError):
         LockFile(tmp_path / ".lock")
     LockFile(tmp_path / ".lock", create=True).close()

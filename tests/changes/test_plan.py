@@ -31,7 +31,7 @@ states = st.builds(
     owners,
 )
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
-# Topics as the operating system may name them: also surrogates, for bytes that are no UTF-8.
+# Topics as the operating system may name them: also surrogates, for bytes that are not UTF-8.
 topics = st.one_of(
     st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=30),
     st.lists(st.sampled_from(sorted(set(range(1, 256)) - set(b"/"))), min_size=1, max_size=30)
@@ -96,7 +96,7 @@ def test_different_plans_have_different_ids(one, other):
         "recovery-point-offset-checkpoint",
     ],
 )
-def test_a_plan_never_names_what_no_job_may_change(path):
+def test_a_plan_never_names_files_that_no_job_may_change(path):
     with pytest.raises(InvalidPlanError):
         FileChange(path, None, STATE, Inline(b""), "")
     with pytest.raises(InvalidPlanError):
@@ -119,7 +119,7 @@ def test_a_change_that_contradicts_itself_is_refused(before, after, content):
         FileChange("t-0/0.log", before, after, content, "")
 
 
-def test_a_file_is_changed_once_by_a_plan():
+def test_a_plan_changes_a_file_only_once():
     change = FileChange("t-0/0.log", STATE, None, None, "")
     with pytest.raises(InvalidPlanError) as refusal:
         Plan("/d", "test", (change, change))
@@ -131,7 +131,7 @@ def test_a_plan_s_root_is_absolute():
         Plan("d", "test", ())
 
 
-def test_a_printed_plan_says_what_happens_to_each_file_and_why():
+def test_a_printed_plan_describes_each_change_with_its_reason():
     small = FileState(12, "1" * 64, 5, 0o644, 0, 0)
     plan = Plan(
         "/d",
@@ -151,7 +151,7 @@ def test_a_printed_plan_says_what_happens_to_each_file_and_why():
 
 
 def positions_of(value, path=()):
-    """Every place in a JSON value."""
+    """Yield the path to every value within a JSON value."""
     yield path
     if isinstance(value, dict | list):
         keys = value if isinstance(value, dict) else range(len(value))
@@ -159,7 +159,7 @@ def positions_of(value, path=()):
             yield from positions_of(value[key], (*path, key))
 
 
-def test_json_with_a_wrong_value_anywhere_is_refused_or_read_as_a_plan():
+def test_json_with_any_wrong_value_is_refused_or_read_as_a_plan():
     plan = Plan(
         "/d",
         "test",
@@ -188,6 +188,6 @@ def test_json_with_a_wrong_value_anywhere_is_refused_or_read_as_a_plan():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"kafkastore_plan": 2}', "\ud800"])
-def test_text_that_is_no_plan_is_refused(text):
+def test_text_that_is_not_a_plan_is_refused(text):
     with pytest.raises(InvalidPlanError):
         Plan.from_json(text)

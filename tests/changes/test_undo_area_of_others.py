@@ -1,6 +1,6 @@
-"""An undo area is data that somebody else may have written, and `undo` is often run by root.
+"""Undo areas that another user may have written, while root runs `undo`.
 
-Each test writes what an attacker would, and looks at what must not have happened.
+Each test writes what an attacker would, and checks that the attack has no effect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 
 
 def rewrite(area: Path, alter: Callable[[dict[str, Any]], None]) -> None:
-    """Change the plan in an area as an attacker would."""
+    """Change the plan in an undo area as an attacker would."""
     value = json.loads((area / "plan.json").read_bytes())
     alter(value)
     (area / "plan.json").write_text(json.dumps(value))
@@ -59,7 +59,7 @@ def interrupted(plan: Plan) -> Path:
 
 @pytest.fixture
 def elsewhere(root: Path) -> Path:
-    """Another directory, with the same files."""
+    """Return another directory with the same files."""
     copy = root.parent / "elsewhere" / "kafka-logs-1"
     for path, (data, mtime_ns, _) in contents(root).items():
         write(copy / path, data, mtime_ns)
@@ -67,7 +67,7 @@ def elsewhere(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("verb", [undo, resume])
-def test_what_a_plan_says_of_its_root_counts_for_nothing(
+def test_the_root_named_in_a_plan_is_ignored(
     root: Path, plan: Plan, elsewhere: Path, verb: Callable[..., Journal]
 ) -> None:
     area = apply(plan).area if verb is undo else interrupted(plan)
@@ -78,7 +78,7 @@ def test_what_a_plan_says_of_its_root_counts_for_nothing(
     assert (contents(root), contents(elsewhere)) == (before, there)
 
 
-def test_a_root_that_is_named_is_the_one_that_is_undone(root: Path, plan: Plan) -> None:
+def test_undo_changes_the_root_that_the_caller_names(root: Path, plan: Plan) -> None:
     before = contents(root)
     journal = apply(plan, root.parent.parent)
     area = Path(journal.area)
@@ -104,7 +104,7 @@ def test_a_root_that_is_named_is_the_one_that_is_undone(root: Path, plan: Plan) 
         "orders-0/\ud800.deleted",
     ],
 )
-def test_a_plan_s_paths_are_those_that_kafka_gives_a_partition_s_files(
+def test_a_plan_only_names_paths_of_kafka_s_partition_files(
     root: Path, plan: Plan, path: str
 ) -> None:
     area = apply(plan).area
@@ -116,7 +116,7 @@ def test_a_plan_s_paths_are_those_that_kafka_gives_a_partition_s_files(
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o1755, 0o100644])
-def test_a_plan_gives_no_file_more_than_permission_bits(
+def test_a_plan_can_set_only_permission_bits(
     root: Path, plan: Plan, mode: int
 ) -> None:
     area = interrupted(plan)
@@ -127,7 +127,7 @@ def test_a_plan_gives_no_file_more_than_permission_bits(
 
 
 @pytest.mark.parametrize("given", [{"mode": 0o777}, {"user": 4711}, {"group": 4711}])
-def test_a_file_gets_owners_and_mode_of_a_file_next_to_it_and_no_others(
+def test_a_file_only_gets_owners_and_mode_of_a_file_next_to_it(
     root: Path, plan: Plan, given: dict[str, int]
 ) -> None:
     area = interrupted(plan)
@@ -150,7 +150,7 @@ def test_a_file_loses_setuid_when_it_is_replaced(root: Path) -> None:
     "text", ["[" * 200_000, '{"changes": ' + "[" * 200_000, "[" * 500 + "]" * 500]
 )
 @pytest.mark.parametrize("name", ["plan.json", "journal.jsonl"])
-def test_json_nested_deeper_than_ours_is_refused_in_one_sentence(
+def test_json_nested_too_deep_is_refused_in_one_sentence(
     root: Path, plan: Plan, name: str, text: str
 ) -> None:
     area = apply(plan).area
@@ -160,12 +160,12 @@ def test_json_nested_deeper_than_ours_is_refused_in_one_sentence(
             undo(area)
         assert refusal.value.path == area / name
         assert refusal.value.__cause__ is not None
-        assert type(refusal.value.__cause__.__cause__) is ValueError  # no error of json
+        assert type(refusal.value.__cause__.__cause__) is ValueError  # not an error of json
     else:
         assert Journal.open(area).phase == "applying"
 
 
-def test_a_plan_larger_than_any_of_ours_is_not_read(root: Path, plan: Plan) -> None:
+def test_a_plan_that_is_too_large_is_not_read(root: Path, plan: Plan) -> None:
     area = apply(plan).area
     os.truncate(area / "plan.json", 1 << 40)
     with pytest.raises(InvalidPlanError) as refusal:
@@ -176,7 +176,7 @@ def test_a_plan_larger_than_any_of_ours_is_not_read(root: Path, plan: Plan) -> N
 
 @needs_root
 @pytest.mark.parametrize("verb", [undo, remove])
-def test_an_area_of_another_user_is_only_taken_when_asked(
+def test_an_area_of_another_user_is_only_used_with_trust_area(
     root: Path, plan: Plan, verb: Callable[..., object]
 ) -> None:
     planned_before = contents(root)
@@ -192,7 +192,7 @@ def test_an_area_of_another_user_is_only_taken_when_asked(
 
 @pytest.mark.parametrize("inner", ["", "plan.json", "journal.jsonl", "kept", "kept/orders-0"])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_an_area_that_others_may_write_to_is_only_taken_when_asked(
+def test_an_area_that_others_may_write_to_is_only_used_with_trust_area(
     root: Path, plan: Plan, inner: str, mode: int
 ) -> None:
     before = contents(root)
@@ -205,7 +205,7 @@ def test_an_area_that_others_may_write_to_is_only_taken_when_asked(
     assert contents(root) == before
 
 
-def test_an_area_is_nobody_else_s_to_write_whatever_the_umask(root: Path, plan: Plan) -> None:
+def test_an_area_is_writable_only_by_its_owner_whatever_the_umask(root: Path, plan: Plan) -> None:
     old = os.umask(0)
     try:
         area = apply(plan).area
@@ -215,7 +215,7 @@ def test_an_area_is_nobody_else_s_to_write_whatever_the_umask(root: Path, plan: 
 
 
 @needs_root
-def test_an_area_that_somebody_made_before_is_not_written_to(root: Path, plan: Plan) -> None:
+def test_an_area_that_existed_before_is_not_written_to(root: Path, plan: Plan) -> None:
     area = apply(plan).area
     remove(undo(area))
     area.mkdir()
@@ -228,7 +228,7 @@ def test_an_area_that_somebody_made_before_is_not_written_to(root: Path, plan: P
 
 
 def link_to(path: Path, target: Path) -> None:
-    """Put a symbolic link in the place of a directory that somebody moved away."""
+    """Move a directory away, and put a symbolic link in its place."""
     path.rename(path.with_name(path.name + ".moved"))
     path.symlink_to(target)
 
@@ -250,7 +250,7 @@ def test_a_partition_directory_that_became_a_link_is_refused(
 
 
 class SwappedBefore(FileSystem):
-    """Somebody puts a link in the place of a directory just before one call."""
+    """A file system on which a directory becomes a link just before one call."""
 
     def __init__(self, name: str, swap: Callable[[], None]) -> None:
         self._name, self._swap = name, swap
@@ -294,14 +294,14 @@ class SwappedBefore(FileSystem):
         (undo, "unlink"),
     ],
 )
-def test_a_link_that_appears_at_any_call_leads_nowhere(
+def test_a_link_that_appears_at_any_call_is_not_followed(
     root: Path, plan: Plan, elsewhere: Path, call: str, verb: Callable[..., Journal]
 ) -> None:
-    """The directory that was looked at is altered, or nothing is."""
+    """Only the directory that was checked is altered, or nothing."""
     journal = apply(plan) if verb is undo else None
     there = contents(elsewhere)
     fs = SwappedBefore(call, lambda: link_to(root / "orders-0", elsewhere / "orders-0"))
-    with suppress(ChangeRefusedError):  # not where nothing more is done in that directory
+    with suppress(ChangeRefusedError):  # not raised if nothing more is done in that directory
         verb(plan if journal is None else journal, threads=1, fs=fs)
     assert fs.happened
     assert contents(elsewhere) == there
@@ -319,7 +319,7 @@ def test_a_kept_directory_that_is_a_link_is_neither_written_nor_removed(
     assert contents(elsewhere) == there
 
 
-def test_removing_takes_undo_areas_only_and_links_for_what_they_are(
+def test_remove_accepts_only_undo_areas_and_does_not_follow_links(
     root: Path, plan: Plan, elsewhere: Path
 ) -> None:
     there = contents(elsewhere)
@@ -353,7 +353,7 @@ def test_a_root_that_no_directory_can_have_is_refused(root: Path, plan: Plan, na
     assert contents(root) == before
 
 
-def test_an_area_that_cannot_be_read_does_not_hide_the_others(root: Path, plan: Plan) -> None:
+def test_an_unreadable_area_does_not_hide_the_others(root: Path, plan: Plan) -> None:
     area = apply(plan).area
     unreadable = area.with_name(f"{area.name}-0")
     unreadable.mkdir()
@@ -366,10 +366,10 @@ def test_an_area_that_cannot_be_read_does_not_hide_the_others(root: Path, plan: 
     assert isinstance(other.error, InvalidPlanError)
 
 
-def test_undo_does_not_change_a_kept_file_that_has_another_name_elsewhere(
+def test_undo_does_not_change_a_kept_file_that_has_another_hard_link(
     root: Path, plan: Plan, tmp_path: Path
 ) -> None:
-    """As of a backup by hard links, or of a file that somebody linked into the area."""
+    """Such as that of a backup by hard links, or of a file linked into the area."""
     before = contents(root)
     area = apply(plan).area
     there = {}
@@ -393,10 +393,10 @@ def attributes(path: Path) -> tuple[int, ...]:
     return status.st_ino, status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns
 
 
-def test_a_kept_file_of_a_backup_by_hard_links_is_restored_as_the_same_inode(
+def test_a_kept_file_in_a_backup_by_hard_links_is_restored_as_the_same_inode(
     root: Path, plan: Plan, tmp_path: Path
 ) -> None:
-    """Its attributes are right, so that nothing of it changes."""
+    """Its attributes are right already, so that nothing changes in the backup."""
     backup = tmp_path / "backup.index"
     os.link(root / PATH, backup)
     there = attributes(backup)
@@ -406,7 +406,7 @@ def test_a_kept_file_of_a_backup_by_hard_links_is_restored_as_the_same_inode(
 
 @pytest.mark.parametrize("verb", [undo, resume])
 @pytest.mark.parametrize("trust_area", [False, True])
-def test_a_journal_that_is_a_hard_link_gets_no_lines(
+def test_a_journal_that_is_a_hard_link_is_not_written_to(
     root: Path, plan: Plan, tmp_path: Path, verb: Callable[..., object], trust_area: bool
 ) -> None:
     area = interrupted(plan) if verb is resume else apply(plan).area

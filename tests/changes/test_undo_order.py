@@ -1,4 +1,4 @@
-"""Changes of the same file are undone in the reverse order."""
+"""Changes of the same file are undone in reverse order."""
 
 from time import sleep
 
@@ -10,7 +10,7 @@ from kafkastore.changes.plan import Inline, Plan
 from kafkastore.changes.undo import undo
 
 
-def test_a_file_that_a_later_change_keeps_must_be_undone_there_first(root):
+def test_a_file_that_a_later_change_keeps_must_first_be_undone_there(root):
     path = "orders-0/00000000000000000000.timeindex"
     before = contents(root)
     first = apply(Plan(str(root), "create", (change(root, path, Inline(b"new"), b"new"),)))

@@ -1,4 +1,4 @@
-"""What must hold of a job, whatever happens while it runs."""
+"""The invariants of a job, whatever happens while it runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkastore.changes.undo import undo
 
 
 class Trial:
-    """What must hold of one job, whatever happens to the disk."""
+    """The invariants of one job, whatever happens to the disk."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -33,11 +33,11 @@ class Trial:
             assert (state is None) if each.after is None else each.after.same_file(state)
 
     def state_now(self) -> State:
-        """Read what is on the disk."""
+        """Read the state of the disk."""
         return RecordedDisk(self.job.top).live
 
     def undone(self) -> RecordedDisk:
-        """Record an undoing."""
+        """Record an undo."""
         self.done.write(self.job.top)
         disk = RecordedDisk(self.job.top)
         undo(self.area, threads=1, fs=disk)
@@ -45,7 +45,7 @@ class Trial:
         return disk
 
     def check_files(self) -> None:
-        """Each file is as before or as planned, and what left its place is kept."""
+        """Check that each file is as before or as planned, and that replaced files are kept."""
         now, before, planned = contents(self.job.root), self.job.before, self.planned
         changed = {each.path for each in self.job.plan.changes}
         kept = contents(self.area / "kept") if (self.area / "kept").is_dir() else {}
@@ -62,7 +62,7 @@ class Trial:
                 assert kept.get(path) == before[path], path
 
     def check(self, states: list[State]) -> None:
-        """From each state both a rerun and the way back come to their ends."""
+        """Check that from each state both a rerun and an undo succeed."""
         for number, state in enumerate(states):
             try:
                 self._check(state, number)

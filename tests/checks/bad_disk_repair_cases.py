@@ -1,6 +1,6 @@
-"""Logs with sectors that can't be read, mended: what can be read on both sides is kept.
+"""Repair of logs with unreadable sectors: records on both sides of them are kept.
 
-`test_repair_on_bad_disks.py` runs these where compiled code meets such sectors too.
+`test_repair_on_bad_disks.py` runs these so that compiled code meets such sectors too.
 """
 
 import pytest
@@ -40,26 +40,26 @@ def logs(tmp_path):
 
 @pytest.mark.parametrize("base_offset", [0, 60, 120])
 @pytest.mark.parametrize("sectors", [(0, 1), (2, 3), (3, 5), (6, 99)])
-def test_what_can_be_read_on_both_sides_is_kept(logs, disk, base_offset, sectors):
+def test_records_on_both_sides_of_bad_sectors_are_kept(logs, disk, base_offset, sectors):
     path = logs / "t-0" / f"{base_offset:020}.log"
     start, end = (min(each * SECTOR, 60 * SIZE) for each in sectors)
     disk.damage(path, start, end)
-    gone = {base_offset + at for at in range(start // SIZE, -(-end // SIZE))}
+    lost = {base_offset + at for at in range(start // SIZE, -(-end // SIZE))}
     plan = plan_repair(logs, on_corrupt="skip")
     assert not plan.not_repaired
     journal = kafkastore.apply(plan)
     (log,) = kafkastore.open(logs)
     assert [record.offset for record in log.records()] == [
-        offset for offset in range(180) if offset not in gone
+        offset for offset in range(180) if offset not in lost
     ]
-    assert sum(each.size for each in plan.removed) == len(gone) * SIZE
+    assert sum(each.size for each in plan.removed) == len(lost) * SIZE
     assert not [each for each in kafkastore.verify(logs) if each.severity is not Severity.STYLE]
     kafkastore.undo(journal)
     assert path.stat().st_size == 60 * SIZE
 
 
 @pytest.mark.parametrize("version", ["2.4", "4.1"])
-def test_a_broker_fails_on_it_and_keeping_is_offered(logs, disk, version):
+def test_where_a_broker_fails_on_a_bad_sector_repair_offers_to_skip_it(logs, disk, version):
     disk.damage(logs / "t-0" / f"{60:020}.log", SECTOR, 2 * SECTOR)
     plan = plan_repair(logs, version)
     assert not [change for change in plan.changes if change.path.endswith(".log")]

@@ -1,8 +1,8 @@
-"""Every kind of damage that verification finds: how a golden copy is altered, and the report.
+"""Every kind of damage that verification finds: how to cause it, and the expected finding.
 
-A damage is a function of a ``log.dirs`` root, which it alters; it returns the paths to check where
-those are more than the root. Its row says what must be found, and what mends it where the remedy is
-no command.
+Each damage is a function that alters a copy of a golden ``log.dirs`` root. It returns the paths to
+check if there are more than the root. Its row has the expected finding, and a function that repairs
+the damage if the remedy is not a command.
 """
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Damage:
     Attributes
     ----------
     name : str
-        Of the test.
+        Name of the test case.
     case : (str, str)
         Version and name of the golden directory.
     do : callable
-        Damages a copy of it.
+        Damages a copy of that directory.
     kind : FindingKind
-        Of what is found.
+        Kind of the expected finding.
     file : str
         Pattern of the finding's path, relative to the root.
     position : int or None
-        Byte position; -1: any.
-    mend : callable or None
-        What the remedy says in words, done by hand; None where it is a command.
+        Byte position of the finding; -1 for any.
+    repair : callable or None
+        Does by hand what the remedy describes; None if the remedy is a command.
     """
 
     name: str
@@ -56,11 +56,11 @@ class Damage:
     kind: FindingKind
     file: str
     position: int | None = None
-    mend: Callable[[Path], object] | None = field(default=None)
+    repair: Callable[[Path], object] | None = field(default=None)
 
 
-def none_needed(root: Path) -> None:
-    """Mend what needs no mending."""
+def repair_nothing(root: Path) -> None:
+    """Repair nothing: the damage needs no repair."""
 
 
 def segments(root: Path, pattern: str = "broken-0/*", suffix: str = ".log") -> list[Path]:
@@ -74,42 +74,42 @@ def flip(path: Path, position: int, mask: int = 1) -> None:
 
 
 def rewrite(path: Path, data: bytes) -> None:
-    """Write other bytes, and keep the modification time."""
+    """Replace the bytes of a file, and keep its modification time."""
     status = path.stat()
     path.write_bytes(data)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def second(root: Path, suffix: str, pattern: str = "broken-0/*") -> Path:
+def second_file(root: Path, suffix: str, pattern: str = "broken-0/*") -> Path:
     return segments(root, pattern, suffix)[1]
 
 
-def lose(suffix: str) -> Callable[[Path], None]:
-    return lambda root: second(root, suffix).unlink()
+def delete_file(suffix: str) -> Callable[[Path], None]:
+    return lambda root: second_file(root, suffix).unlink()
 
 
 def empty(suffix: str) -> Callable[[Path], None]:
-    return lambda root: rewrite(second(root, suffix), b"")
+    return lambda root: rewrite(second_file(root, suffix), b"")
 
 
 def pad(suffix: str, entries: int, size: int) -> Callable[[Path], None]:
     def do(root: Path) -> None:
-        path = second(root, suffix)
+        path = second_file(root, suffix)
         rewrite(path, path.read_bytes() + bytes(entries * size))
 
     return do
 
 
-def tear(suffix: str, size: int) -> Callable[[Path], None]:
+def truncate_file(suffix: str, size: int) -> Callable[[Path], None]:
     def do(root: Path) -> None:
-        path = second(root, suffix)
+        path = second_file(root, suffix)
         rewrite(path, path.read_bytes() + b"\x01" * size)
 
     return do
 
 
 def fifo(root: Path) -> None:
-    path = second(root, ".index")
+    path = second_file(root, ".index")
     path.unlink()
     os.mkfifo(path)
 
@@ -129,7 +129,7 @@ def garbage_tail(root: Path) -> None:
 
 
 def snapshot(root: Path) -> Path:
-    """Choose one of a segment's start, with entries."""
+    """Return the first producer snapshot at a segment's start that has entries."""
     path = segments(root, "txn-0/*", ".snapshot")[0]
     assert len(producer_snapshot.parse(path.read_bytes()))
     return path
@@ -180,15 +180,15 @@ def directory(name: str) -> Callable[[Path], None]:
     return lambda root: (root / name).mkdir()
 
 
-def twins(root: Path) -> list[Path]:
+def duplicate_log_dir(root: Path) -> list[Path]:
     copy = root.with_name("twin")
     shutil.copytree(root, copy)
     (copy / "meta.properties").unlink()
     return [root, copy]
 
 
-def of_another(key: bytes, value: bytes) -> Callable[[Path], list[Path]]:
-    """Put another log directory beside, without partitions."""
+def add_log_dir(key: bytes, value: bytes) -> Callable[[Path], list[Path]]:
+    """Add a second log directory without partitions, with another value of one property."""
 
     def do(root: Path) -> list[Path]:
         other = root.with_name("other")
@@ -203,7 +203,7 @@ def of_another(key: bytes, value: bytes) -> Callable[[Path], list[Path]]:
     return do
 
 
-def without_other(root: Path) -> None:
+def remove_other_log_dir(root: Path) -> None:
     shutil.rmtree(root.with_name("other"))
 
 
@@ -218,7 +218,7 @@ def age(pattern: str, days: int) -> Callable[[Path], None]:
     return do
 
 
-def lost_end(root: Path) -> None:
+def remove_last_segments(root: Path) -> None:
     """Lose the last two segments of a partition."""
     for log in segments(root)[-2:]:
         for path in log.parent.glob(f"{log.stem}.*"):
@@ -226,7 +226,7 @@ def lost_end(root: Path) -> None:
     (root / "broken-0" / "00000000000000000100.snapshot").unlink()
 
 
-def start_behind_end(root: Path) -> None:
+def start_beyond_end(root: Path) -> None:
     checkpoint("log-start-offset-checkpoint", ("broken", 0), 500)(root)
 
 
@@ -241,7 +241,7 @@ def lose_aborted(root: Path) -> None:
 
 
 def open_transaction(root: Path) -> None:
-    """End a log before its first marker behind transactional records."""
+    """End a log before the first marker that follows transactional records."""
     log = kafkastore.open(root)["txn-0"]
     markers = [batch.base_offset for batch in log.batches() if batch.is_control]
     begun = next(batch.base_offset for batch in log.batches() if batch.is_transactional)
@@ -264,7 +264,7 @@ def move_away(name: str) -> Callable[[Path], None]:
     return do
 
 
-def half_made(root: Path) -> None:
+def temporary_file(root: Path) -> None:
     (root / "broken-0" / "kafkastore-8a5e.00000000000000000022.timeindex.new").write_bytes(b"")
 
 
@@ -277,11 +277,11 @@ def copy_topic_id(root: Path) -> None:
 
 
 def do_nothing(root: Path) -> None:
-    """Leave a directory that is so already."""
+    """Do nothing: the golden directory already has the fault."""
 
 
 def snapshot_of_others(root: Path) -> None:
-    """Give one partition the last snapshot of another, whose producers it does not know."""
+    """Give a partition the last snapshot of another, which has unknown producers."""
     source = segments(root, "__transaction_state-0/*", ".snapshot")[-1]
     entries = producer_snapshot.parse(segments(root, "txn-0/*", ".snapshot")[-1].read_bytes())
     entries["last_offset"] = 5
@@ -289,7 +289,7 @@ def snapshot_of_others(root: Path) -> None:
 
 
 def damaged_swap(root: Path) -> None:
-    log = second(root, ".log")
+    log = second_file(root, ".log")
     data = log.read_bytes()
     swap = log.with_name(f"{log.name}.swap")
     swap.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
@@ -304,13 +304,13 @@ CHECKPOINT_NAMES = (
 ENTRIES_AT = producer_snapshot.ENTRIES_AT
 
 DAMAGES = [
-    # Of one segment.
+    # Segments.
     Damage(
-        "index missing", INDEXES, lose(".index"),
+        "index missing", INDEXES, delete_file(".index"),
         FindingKind.MISSING_OFFSET_INDEX, "broken-0/*22.index",
     ),
     Damage(
-        "time index missing", INDEXES, lose(".timeindex"),
+        "time index missing", INDEXES, delete_file(".timeindex"),
         FindingKind.MISSING_TIME_INDEX, "broken-0/*22.timeindex",
     ),
     Damage(
@@ -318,20 +318,20 @@ DAMAGES = [
         FindingKind.EMPTY_TIME_INDEX, "broken-0/*22.timeindex",
     ),
     Damage(
-        "index torn", INDEXES, tear(".index", 3),
+        "index torn", INDEXES, truncate_file(".index", 3),
         FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.index", -1,
     ),
     Damage(
-        "time index torn", INDEXES, tear(".timeindex", 5),
+        "time index torn", INDEXES, truncate_file(".timeindex", 5),
         FindingKind.INCOMPLETE_INDEX_ENTRY, "broken-0/*22.timeindex", -1,
     ),
     Damage(
-        "index false", INDEXES, lambda root: flip(second(root, ".index"), 7),
+        "index false", INDEXES, lambda root: flip(second_file(root, ".index"), 7),
         FindingKind.OFFSET_INDEX_MISMATCH,
         "broken-0/*22.index", 0,
     ),
     Damage(
-        "time index false", INDEXES, lambda root: flip(second(root, ".timeindex"), 7),
+        "time index false", INDEXES, lambda root: flip(second_file(root, ".timeindex"), 7),
         FindingKind.TIME_INDEX_MISMATCH,
         "broken-0/*22.timeindex", -1,
     ),
@@ -348,7 +348,7 @@ DAMAGES = [
         FindingKind.NOT_A_FILE, "broken-0/*22.index", None, move_away("broken-0/*22.index"),
     ),
     Damage(
-        "bad checksum", INDEXES, lambda root: flip(second(root, ".log"), 100),
+        "bad checksum", INDEXES, lambda root: flip(second_file(root, ".log"), 100),
         FindingKind.CHECKSUM_MISMATCH,
         "broken-0/*22.log", 0,
     ),
@@ -358,13 +358,13 @@ DAMAGES = [
         "broken-0/*81.log", -1,
     ),
     Damage(
-        "zeros behind a clean log", INDEXES,
+        "zeros after a clean log", INDEXES,
         lambda root: os.truncate(segments(root)[-1], 4096),
         FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN, "broken-0/*81.log", 2297,
     ),
     Damage(
         "torn tail of a killed broker", INDEXES, lambda root: torn_tail(root, clean=False),
-        FindingKind.INCOMPLETE_LAST_BATCH, "broken-0/*81.log", -1, none_needed,
+        FindingKind.INCOMPLETE_LAST_BATCH, "broken-0/*81.log", -1, repair_nothing,
     ),
     Damage(
         "garbage after a killed broker's log", INDEXES, garbage_tail,
@@ -381,11 +381,11 @@ DAMAGES = [
         "txn-0/*.snapshot", producer_snapshot.CRC_AT,
     ),
     Damage(
-        "snapshot lags", TRANSACTIONS, other_snapshot(last_offset=-1),
+        "snapshot offset too low", TRANSACTIONS, other_snapshot(last_offset=-1),
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH, "txn-0/*.snapshot", -1,
     ),
     Damage(
-        "snapshot ahead of itself", TRANSACTIONS, other_snapshot(last_offset=5000),
+        "snapshot offset too high", TRANSACTIONS, other_snapshot(last_offset=5000),
         FindingKind.PRODUCER_SNAPSHOT_MISMATCH,
         "txn-0/*.snapshot", ENTRIES_AT,
     ),
@@ -405,13 +405,13 @@ DAMAGES = [
         "__transaction_state-0/*.snapshot", ENTRIES_AT,
     ),
     Damage(
-        "snapshot behind the log", TRANSACTIONS, move_snapshot(5000),
+        "snapshot beyond the log", TRANSACTIONS, move_snapshot(5000),
         FindingKind.PRODUCER_SNAPSHOT_OUTSIDE_LOG,
-        "txn-0/*5000.snapshot", None, none_needed,
+        "txn-0/*5000.snapshot", None, repair_nothing,
     ),
     Damage(
         "open transaction", TRANSACTIONS, open_transaction,
-        FindingKind.OPEN_TRANSACTIONS, "txn-0/*21.log", None, none_needed,
+        FindingKind.OPEN_TRANSACTIONS, "txn-0/*21.log", None, repair_nothing,
     ),
     # Leader epochs.
     Damage(
@@ -438,43 +438,43 @@ DAMAGES = [
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
     Damage(
-        "epoch behind the log", EPOCHS, epochs((0, 0), (2, 12), (6, 24), (9, 5000)),
+        "epoch beyond the log", EPOCHS, epochs((0, 0), (2, 12), (6, 24), (9, 5000)),
         FindingKind.LEADER_EPOCH_BEYOND_LOG_END,
-        "epochs-0/leader-epoch-checkpoint", 18, none_needed,
+        "epochs-0/leader-epoch-checkpoint", 18, repair_nothing,
     ),
     Damage(
         "first epochs lost", EPOCHS, epochs((6, 24)), FindingKind.MISSING_LEADER_EPOCH,
         "epochs-0/leader-epoch-checkpoint", 4,
-        none_needed,
+        repair_nothing,
     ),
     Damage(
         "epochs lost", EPOCHS, remove("epochs-0/leader-epoch-checkpoint"),
         FindingKind.NO_LEADER_EPOCHS,
-        "epochs-0/leader-epoch-checkpoint", None, none_needed,
+        "epochs-0/leader-epoch-checkpoint", None, repair_nothing,
     ),
     # Names.
     Damage(
-        "log lost", INDEXES, lambda root: second(root, ".log").rename(root.parent / "lost"),
+        "log lost", INDEXES, lambda root: second_file(root, ".log").rename(root.parent / "lost"),
         FindingKind.LOST_LOG, "broken-0/*22.log", None,
         lambda root: (root.parent / "lost").rename(root / "broken-0" / f"{22:020}.log"),
     ),
     Damage(
         "deletion interrupted", INDEXES,
-        lambda root: second(root, ".log").rename(root / "broken-0" / f"{22:020}.log.deleted"),
-        FindingKind.INDEX_WITHOUT_LOG, "broken-0/*22.index", None, none_needed,
+        lambda root: second_file(root, ".log").rename(root / "broken-0" / f"{22:020}.log.deleted"),
+        FindingKind.INDEX_WITHOUT_LOG, "broken-0/*22.index", None, repair_nothing,
     ),
     Damage(
         "segment lost", INDEXES, lambda root: [p.unlink() for p in root.glob("broken-0/*22.*")],
-        FindingKind.MISSING_OFFSETS, "broken-0", None, none_needed,
+        FindingKind.MISSING_OFFSETS, "broken-0", None, repair_nothing,
     ),
     Damage(
         "leftover", INDEXES, write("broken-0/00000000000000000000.log.deleted", b""),
         FindingKind.TEMPORARY_FILE,
-        "broken-0/*.deleted", None, none_needed,
+        "broken-0/*.deleted", None, repair_nothing,
     ),
     Damage(
         "swap", INDEXES, write("broken-0/00000000000000000000.log.swap", b""),
-        FindingKind.SWAP_FILE, "broken-0/*.swap", None, none_needed,
+        FindingKind.SWAP_FILE, "broken-0/*.swap", None, repair_nothing,
     ),
     Damage(
         "swap damaged", INDEXES, damaged_swap,
@@ -482,8 +482,8 @@ DAMAGES = [
         -1, move_away("broken-0/*.swap"),
     ),
     Damage(
-        "half-made file", INDEXES, half_made,
-        FindingKind.UNFINISHED_JOB_FILE, "broken-0/kafkastore-8a5e.*.new", None, none_needed,
+        "temporary file", INDEXES, temporary_file,
+        FindingKind.UNFINISHED_JOB_FILE, "broken-0/kafkastore-8a5e.*.new", None, repair_nothing,
     ),
     Damage(
         "odd name", INDEXES, write("broken-0/7.log", b""),
@@ -494,24 +494,24 @@ DAMAGES = [
         FindingKind.UNEXPECTED_DIRECTORY, "lost+found", None, move_away("lost+found"),
     ),
     Damage(
-        "partition once more", INDEXES, directory("broken-00"),
+        "duplicate partition directory", INDEXES, directory("broken-00"),
         FindingKind.DUPLICATE_DIRECTORY, "broken-00",
         None, move_away("broken-00"),
     ),
     Damage(
         "deleted partition", INDEXES, directory(f"old-0.{'a' * 32}-delete"),
-        FindingKind.IGNORED_DIRECTORY, "old-0.*", None, none_needed,
+        FindingKind.IGNORED_DIRECTORY, "old-0.*", None, repair_nothing,
     ),
     Damage(
         "moved partition", INDEXES, directory(f"old-0.{'a' * 32}-future"),
-        FindingKind.FUTURE_DIRECTORY, "old-0.*", None, none_needed,
+        FindingKind.FUTURE_DIRECTORY, "old-0.*", None, repair_nothing,
     ),
     Damage(
         "stray partition", INDEXES, directory(f"old-0.{'a' * 32}-stray"),
-        FindingKind.STRAY_DIRECTORY, "old-0.*", None, none_needed,
+        FindingKind.STRAY_DIRECTORY, "old-0.*", None, repair_nothing,
     ),
     Damage(
-        "twin", INDEXES, twins, FindingKind.DUPLICATE_PARTITION, "broken-0", None,
+        "twin", INDEXES, duplicate_log_dir, FindingKind.DUPLICATE_PARTITION, "broken-0", None,
         lambda root: shutil.rmtree(root.with_name("twin")),
     ),
     # Topic ids and identities.
@@ -540,16 +540,16 @@ DAMAGES = [
         write("meta.properties", b"version=1\nnode.id=1\n"),
     ),
     Damage(
-        "two clusters", KRAFT, of_another(b"cluster.id", b"other"), FindingKind.CLUSTER_MISMATCH,
-        "../other/meta.properties", None, without_other,
+        "two clusters", KRAFT, add_log_dir(b"cluster.id", b"other"), FindingKind.CLUSTER_MISMATCH,
+        "../other/meta.properties", None, remove_other_log_dir,
     ),
     Damage(
-        "two brokers", KRAFT, of_another(b"node.id", b"7"),
-        FindingKind.BROKER_MISMATCH, "../other/meta.properties", None, without_other,
+        "two brokers", KRAFT, add_log_dir(b"node.id", b"7"),
+        FindingKind.BROKER_MISMATCH, "../other/meta.properties", None, remove_other_log_dir,
     ),
     Damage(
-        "one directory twice", KRAFT, of_another(b"directory.id", b"C8Mh_Djhkg5pqH9A7KgMSw"),
-        FindingKind.DUPLICATE_DIRECTORY_ID, "../other/meta.properties", None, without_other,
+        "duplicate directory id", KRAFT, add_log_dir(b"directory.id", b"C8Mh_Djhkg5pqH9A7KgMSw"),
+        FindingKind.DUPLICATE_DIRECTORY_ID, "../other/meta.properties", None, remove_other_log_dir,
     ),
     # Checkpoints.
     *(
@@ -560,7 +560,7 @@ DAMAGES = [
         for name in CHECKPOINT_NAMES
     ),
     Damage(
-        "start behind the end", INDEXES, start_behind_end,
+        "start beyond the end", INDEXES, start_beyond_end,
         FindingKind.LOG_END_BELOW_LOG_START, "broken-0",
         None, move_away("log-start-offset-checkpoint"),
     ),
@@ -572,36 +572,36 @@ DAMAGES = [
         move_away("recovery-point-offset-checkpoint"),
     ),
     Damage(
-        "recovery point behind the end", INDEXES, lost_end,
-        FindingKind.RECOVERY_POINT_BEYOND_LOG_END, "broken-0", None, none_needed,
+        "recovery point beyond the end", INDEXES, remove_last_segments,
+        FindingKind.RECOVERY_POINT_BEYOND_LOG_END, "broken-0", None, repair_nothing,
     ),
     Damage(
-        "high watermark behind the end", INDEXES, lost_end,
-        FindingKind.HIGH_WATERMARK_BEYOND_LOG_END, "broken-0", None, none_needed,
+        "high watermark beyond the end", INDEXES, remove_last_segments,
+        FindingKind.HIGH_WATERMARK_BEYOND_LOG_END, "broken-0", None, repair_nothing,
     ),
     Damage(
         "high watermark before the start", INDEXES,
         high_watermark_before_start, FindingKind.HIGH_WATERMARK_BELOW_LOG_START, "broken-0", None,
-        none_needed,
+        repair_nothing,
     ),
     Damage(
         "lines of no partition", INDEXES,
         checkpoint("replication-offset-checkpoint", ("gone", 3), 9),
         FindingKind.UNKNOWN_PARTITIONS_IN_CHECKPOINT,
         "replication-offset-checkpoint", None,
-        none_needed,
+        repair_nothing,
     ),
     Damage(
         "partition without a line", INDEXES,
         checkpoint("recovery-point-offset-checkpoint", ("gone", 3), 9),
         FindingKind.MISSING_RECOVERY_POINTS,
         "recovery-point-offset-checkpoint", None,
-        none_needed,
+        repair_nothing,
     ),
     Damage(
         "partition without a high watermark", INDEXES,
         checkpoint("replication-offset-checkpoint", ("gone", 3), 9),
-        FindingKind.MISSING_HIGH_WATERMARKS, "replication-offset-checkpoint", None, none_needed,
+        FindingKind.MISSING_HIGH_WATERMARKS, "replication-offset-checkpoint", None, repair_nothing,
     ),
     # Times.
     Damage(
@@ -610,11 +610,11 @@ DAMAGES = [
     ),
     Damage(
         "modification times lost, not needed", INDEXES, age("broken-0/*", 30),
-        FindingKind.LOST_UNUSED_MODIFICATION_TIMES, "broken-0", None, none_needed,
+        FindingKind.LOST_UNUSED_MODIFICATION_TIMES, "broken-0", None, repair_nothing,
     ),
     Damage(
         "records of the future", ("2.4.0", "create-time-out-of-order"), do_nothing,
         FindingKind.FUTURE_TIMESTAMP,
-        "ooo-0/*.log", -1, none_needed,
+        "ooo-0/*.log", -1, repair_nothing,
     ),
 ]

@@ -1,10 +1,11 @@
-"""One bit turned over: `verify` finds it, or nobody is told otherwise for it, or a table says so.
+"""One flipped bit: `verify` finds it, or it changes no answer, or it is a documented exception.
 
-Of small directories of real brokers, bit after bit. What no check can find stands in
-`docs/formats/what-the-formats-cannot-show.md`: that table and no more, each row with an example.
+The tests flip the bits of small directories of real brokers, one at a time. The tables in
+`docs/formats/what-the-formats-cannot-show.md` list exactly the flips that no check can find, each
+with an example.
 
-A batch's checksum finds each single bit of what it covers: a CRC changes by the CRC of the change,
-and that of one bit is never 0. So of the covered bytes a sample is enough.
+A batch's checksum detects every single-bit error in the bytes that it covers: a CRC changes by the
+CRC of the change, and that of one bit is never 0. So a sample of the covered bytes is enough.
 """
 
 import random
@@ -36,7 +37,7 @@ from kafkastore.checks.findings import Severity
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "formats" / "what-the-formats-cannot-show.md"
 
-#: Real partitions: version, case, partition, and what is left around it and of it.
+#: Real partitions: version, case, partition, and which files of it and around it are kept.
 PLACES = {
     "messages-v0": (("0.8.2.2", "compacted", "compacted-0"), {}),
     "wrappers-v0": (("0.9.0.1", "codecs", "codecs-1"), {}),
@@ -59,16 +60,16 @@ PLACES = {
     "append-times": (("3.9.1", "codecs", "codecs-lat-0"), {"first_segment": 78}),
     "emptied-batches": (("4.1.1", "compacted-empty-segment", "emptied-0"), {}),
     "transactions-4.1": (("4.1.1", "transactions", "txn-1"), {}),
-    # Made here: no golden broker followed another, none writes the entries of KIP-33's text.
+    # Written by the tests: no golden broker was a follower, and none writes KIP-33's entries.
     "follower": (("2.4.0", "leader-epochs", "epochs-0"), {}),
     "dated-by-migration": (("0.8.2.2", "compacted", "compacted-1"), {}),
 }
-#: All bits of its indexes, at every run of the tests.
+#: Every run of the tests flips all bits of the indexes of this directory.
 TINY = "compacted-alone"
-#: Of bytes that are many alike, one of so many; so of all of large logs but their `.txnindex`.
+#: One of so many similar bytes is tested; in large logs one of all bytes outside `.txnindex`.
 THINNING = 40
 LARGE = {"transactions-2.4", "transactions-4.1"}
-#: Beside these, style is enough: they answer nothing by themselves, or the broker writes them anew.
+#: In these a `style` finding is enough: no answer depends on them, or the broker rewrites them.
 SMALL_FILES = {*LINES, "partition.metadata"}
 
 
@@ -82,8 +83,8 @@ class Row(NamedTuple):
     bit: int
 
 
-class Unseen(NamedTuple):
-    """A flip that is not found."""
+class UndetectedFlip(NamedTuple):
+    """A flipped bit that is not found."""
 
     byte: bit_flips.Byte
     directory: "Directory"
@@ -93,7 +94,7 @@ class Unseen(NamedTuple):
 
     @property
     def kind(self):
-        """What the tables' rows are known by."""
+        """Return the format and field, which identify the rows of the tables."""
         return self.byte.format, self.byte.field
 
     def __str__(self):
@@ -104,7 +105,7 @@ class Unseen(NamedTuple):
 
 
 class Directory:
-    """A private copy of a place, and what is found and answered while nothing is turned over."""
+    """A private copy of a directory, with its findings and answers before any bit is flipped."""
 
     def __init__(self, name, golden, destination):
         self.name = name
@@ -124,16 +125,16 @@ class Directory:
         yield from kafkastore.verify(self.root)
 
     def is_found(self, file):
-        """Whether something new is found, and above style if it must be."""
+        """Return whether there is a new finding, above `style` where that is required."""
         new = {found.severity for found in set(self._found()) - self.found_before}
         return bool(new if file in SMALL_FILES else new - {Severity.STYLE})
 
     def difference(self):
-        """The first question that is answered otherwise now; None where none is."""
+        """Return the first question whose answer has changed; None if there is none."""
         return Answers(self.root, self.times).first_difference(self.answers_before)
 
     def unseen(self, chosen):
-        """Turn over the bits of chosen bytes; yield what is not found, while it is turned over."""
+        """Flip each bit of the chosen bytes; yield each flip that is not found while it lasts."""
         for path in files_of(self.root):
             with OpenFile(path) as file:
                 for byte in filter(chosen, bytes_of(path)):
@@ -145,32 +146,32 @@ class Directory:
                             except KafkaStoreError as error:
                                 error.add_note(f"{path.name} byte {byte.position} bit {bit}")
                                 raise
-                            yield Unseen(byte, self, path, bit, self.difference())
+                            yield UndetectedFlip(byte, self, path, bit, self.difference())
 
 
 def follow(partition, destination):
-    """Let a follower take golden batches, three at a time, which is how its indexes differ."""
+    """Let a follower append golden batches, three at a time, so that its indexes differ."""
     logs = sorted(partition.glob("*.log"))
     data = b"".join(path.read_bytes() for path in logs)
-    whole = [data[at : at + size] for at, _, size in batches(data)]
-    del whole[15:]
+    complete = [data[at : at + size] for at, _, size in batches(data)]
+    del complete[15:]
     with kafkastore.LogDirWriter(destination, "2.4") as log_dir:
         writer = log_dir.writer(
             "followed", 0, {"index.interval.bytes": 200, "segment.bytes": 1500}
         )
-        for at in range(0, len(whole), 3):
-            writer.append(b"".join(whole[at : at + 3]), as_follower=True)
+        for at in range(0, len(complete), 3):
+            writer.append(b"".join(complete[at : at + 3]), as_follower=True)
     for name in (".lock", "log-start-offset-checkpoint"):
         (destination / name).unlink()
     return destination
 
 
-# What the document says
+# The tables of the document
 
 
 @cache
 def rows():
-    """The rows of both tables by format and field."""
+    """Return the rows of both tables by format and field."""
     found = {}
     for part, is_harmless in zip(
         DOCUMENT.read_text().split("## What changes nothing"), (False, True), strict=True
@@ -187,7 +188,7 @@ def rows():
 
 
 def batches_of(root):
-    """(segment's base offset, first offset, last offset, leader epoch or None) of each batch."""
+    """Yield (segment's base offset, first offset, last offset, leader epoch or None) by batch."""
     for path in sorted(root.rglob("*.log")):
         data = path.read_bytes()
         for (at, magic, _), (_, first, last) in zip(batches(data), offsets_of(data), strict=True):
@@ -196,7 +197,7 @@ def batches_of(root):
 
 
 def offsets_still_rise(unseen):
-    """Offsets rise from batch to batch, fit their segments, and end where a closed log may."""
+    """Return whether offsets rise, fit their segments, and end where a closed log may end."""
     found = list(batches_of(unseen.directory.root))
     bases = sorted({base for base, *_ in found})
     ends = dict(zip(bases, [*bases[1:], 2**63 - 1], strict=True))
@@ -210,26 +211,26 @@ def offsets_still_rise(unseen):
 
 
 def epochs_still_rise(unseen):
-    """No checkpoint has all epochs of the log, and no batch has an older one than before."""
+    """Return whether no checkpoint has all epochs of the log, and the batches' epochs rise."""
     epochs = [epoch for *_, epoch in batches_of(unseen.directory.root) if epoch is not None]
-    beside = unseen.path.with_name("leader-epoch-checkpoint")
-    has_all = beside.exists() and is_clean(unseen)
+    checkpoint = unseen.path.with_name("leader-epoch-checkpoint")
+    has_all = checkpoint.exists() and is_clean(unseen)
     return epochs == sorted(epochs) and not has_all
 
 
 def is_clean(unseen):
-    """Whether the log directory was closed properly."""
+    """Return whether the log directory had a clean shutdown."""
     return (unseen.directory.root / bit_flips.MARKER).exists()
 
 
 def no_record_has_a_timestamp(unseen):
-    """The segment holds messages of magic 0 only, and one entry dates it (KIP-33)."""
+    """Return whether all messages have magic 0 and one entry dates the segment (KIP-33)."""
     data = unseen.path.with_suffix(".log").read_bytes()
     return {magic for _, magic, _ in batches(data)} == {0} and unseen.path.stat().st_size == 12
 
 
 def epochs_still_fit(unseen):
-    """Each batch has the epoch that the checkpoint has at its offset, or lies before all."""
+    """Return whether each batch has the checkpoint's epoch at its offset, or precedes all."""
     lines = unseen.path.read_text().split("\n")[2:]
     starts = [tuple(int(word) for word in line.split()) for line in lines if line]
     return all(
@@ -240,18 +241,18 @@ def epochs_still_fit(unseen):
 
 
 def offset_is_in_the_log(unseen):
-    """What a checkpoint says of the log is not behind the log end."""
+    """Return whether the offset in a checkpoint is not beyond the log end."""
     said = int(unseen.path.read_text().split()[-1])
     return said <= max(last for _, _, last, _ in batches_of(unseen.directory.root)) + 1
 
 
 def will_be_recovered(unseen):
-    """The log was not closed properly, and the recovery point is not behind the log end."""
+    """Return whether there was no clean shutdown, and the recovery point is within the log."""
     return offset_is_in_the_log(unseen) and not is_clean(unseen)
 
 
-#: When a flip that changes answers can't be seen, by format and field.
-CONDITIONS: dict[tuple[str, str], Callable[[Unseen], bool]] = {
+#: When a flip that changes answers can't be found, by format and field.
+CONDITIONS: dict[tuple[str, str], Callable[[UndetectedFlip], bool]] = {
     ("v0", "offset"): offsets_still_rise,
     ("v1", "offset"): offsets_still_rise,
     ("v2", "base_offset"): offsets_still_rise,
@@ -266,11 +267,11 @@ CONDITIONS: dict[tuple[str, str], Callable[[Unseen], bool]] = {
 
 
 def check(unseen):
-    """Check that what was not found changes nothing, or stands in the table as it says there."""
+    """Check that a flip that was not found changes no answer, or is in the table."""
     is_harmless = unseen.difference is None
     its_rows = [row for row in rows().get(unseen.kind, ()) if row.is_harmless == is_harmless]
-    assert its_rows, f"not found, and in no row: {unseen}"
-    assert is_harmless or CONDITIONS[unseen.kind](unseen), f"by its row it is found: {unseen}"
+    assert its_rows, f"neither found nor in the table: {unseen}"
+    assert is_harmless or CONDITIONS[unseen.kind](unseen), f"its row says it is found: {unseen}"
 
 
 # The tests
@@ -278,7 +279,7 @@ def check(unseen):
 
 @pytest.fixture
 def directory(golden, tmp_path):
-    """A function of a place's name."""
+    """Return a function that makes a directory from its name in `PLACES`."""
     return lambda name: Directory(name, golden, tmp_path)
 
 
@@ -290,7 +291,7 @@ def directory(golden, tmp_path):
         for row in found
     ],
 )
-def test_each_row_has_an_example_that_can_not_be_found(directory, kind, row):
+def test_each_row_has_an_example_that_is_not_found(directory, kind, row):
     place = directory(row.place)
     (path,) = (path for path in files_of(place.root) if path.name == row.file)
     byte = bytes_of(path)[row.position]
@@ -299,23 +300,23 @@ def test_each_row_has_an_example_that_can_not_be_found(directory, kind, row):
         difference = place.difference()
         assert (difference is None) == row.is_harmless, difference
         if (byte.format, byte.field) == kind:
-            check(Unseen(byte, place, path, row.bit, difference))
+            check(UndetectedFlip(byte, place, path, row.bit, difference))
 
 
-def test_each_row_with_changes_says_when():
+def test_each_row_that_changes_answers_has_a_condition():
     assert {kind for kind, found in rows().items() if not all(r.is_harmless for r in found)} == {
         *CONDITIONS
     }
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_of_some_bits_turned_over_each_is_found_or_harmless_or_in_the_table(directory, place):
+def test_each_of_some_flipped_bits_is_found_or_harmless_or_documented(directory, place):
     chance = random.Random(f"{SEED} {place}")
     for unseen in directory(place).unseen(lambda byte: chance.random() < 0.01):
         check(unseen)
 
 
-def test_each_bit_of_every_index_of_a_tiny_directory_is_found_or_harmless_or_in_the_table(
+def test_each_bit_of_the_indexes_of_a_tiny_directory_is_found_or_harmless_or_documented(
     directory
 ):
     for unseen in directory(TINY).unseen(lambda byte: byte.format in bit_flips.ENTRIES):
@@ -324,7 +325,7 @@ def test_each_bit_of_every_index_of_a_tiny_directory_is_found_or_harmless_or_in_
 
 @pytest.mark.soak
 @pytest.mark.parametrize("place", PLACES)
-def test_of_many_bits_turned_over_each_is_found_or_harmless_or_in_the_table(directory, place):
+def test_each_of_many_flipped_bits_is_found_or_harmless_or_documented(directory, place):
     chance = random.Random(f"{SEED} {place}")
 
     def is_chosen(byte):
@@ -339,7 +340,7 @@ def test_of_many_bits_turned_over_each_is_found_or_harmless_or_in_the_table(dire
 
 @pytest.mark.soak
 @pytest.mark.parametrize("place", ["ten-segments-alone", "append-times"])
-def test_bits_that_a_checksum_covers_are_found(directory, place):
+def test_flipped_bits_that_a_checksum_covers_are_found(directory, place):
     chance = random.Random(f"{SEED} {place}")
 
     def is_chosen(byte):

@@ -1,4 +1,4 @@
-"""Each kind of damage is found where it is, with its severity, and its remedy mends it."""
+"""Each kind of damage is found at its position, with its severity, and its remedy repairs it."""
 from __future__ import annotations
 
 import re
@@ -22,20 +22,20 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "verify.md"
 
 @pytest.fixture(params=DAMAGES, ids=lambda damage: damage.name)
 def damage(request: pytest.FixtureRequest) -> Damage:
-    """One damage after the other."""
+    """Return each damage in turn."""
     return request.param
 
 
 @pytest.fixture
 def damaged(damage: Damage, golden: Any, writable_copy: Any) -> list[Path]:
-    """A damaged copy of the damage's golden directory, and what else is to be checked with it."""
+    """Return a damaged copy of a golden directory, and other paths to check with it."""
     root = writable_copy(golden(*damage.case, "answers").logs)
     paths = damage.do(root)
     return paths if isinstance(paths, list) and paths[:1] == [root] else [root]
 
 
-def of_damage(damage: Damage, paths: list[Path]) -> Finding:
-    """Return the finding that the damage must be reported as."""
+def finding_of(damage: Damage, paths: list[Path]) -> Finding:
+    """Return the expected finding of a damage."""
     findings = list(verify(paths))
     (found, *_) = [
         each
@@ -45,8 +45,8 @@ def of_damage(damage: Damage, paths: list[Path]) -> Finding:
     return found
 
 
-def test_each_damage_is_found_where_it_is(damage: Damage, damaged: list[Path]) -> None:
-    found = of_damage(damage, damaged)
+def test_each_damage_is_found_at_its_position(damage: Damage, damaged: list[Path]) -> None:
+    found = finding_of(damage, damaged)
     if damage.position == -1:
         assert found.position is not None
         assert 0 <= found.position <= found.path.stat().st_size
@@ -58,20 +58,20 @@ def test_each_damage_is_found_where_it_is(damage: Damage, damaged: list[Path]) -
 
 
 def test_each_remedy_repairs_its_damage(damage: Damage, damaged: list[Path]) -> None:
-    found = of_damage(damage, damaged)
-    if damage.mend is not None:
+    found = finding_of(damage, damaged)
+    if damage.repair is not None:
         assert not found.remedy.startswith("kafkastore "), found.remedy
-        damage.mend(damaged[0])
+        damage.repair(damaged[0])
     else:
         run_remedy(found)
-    # What was moved away is missing, and its remedy a command.
-    for each in {each.remedy: each for each in above_style(damaged)}.values():
+    # Files that were moved away are then missing; the remedy of that is a command.
+    for each in {each.remedy: each for each in findings_above_style(damaged)}.values():
         run_remedy(each)
-    assert above_style(damaged) == []
+    assert findings_above_style(damaged) == []
 
 
-def above_style(paths: list[Path]) -> list[Finding]:
-    """Return what is worse than style in those directories that are there."""
+def findings_above_style(paths: list[Path]) -> list[Finding]:
+    """Return the findings above `style` in those paths that exist."""
     found = verify([path for path in paths if path.exists()])
     return [each for each in found if each.severity is not Severity.STYLE]
 
@@ -84,12 +84,14 @@ def run_remedy(finding: Finding) -> None:
     assert result.exit_code == 0, (finding.remedy, result.output)
 
 
-def test_no_damage_but_those_above_style_ends_with_1(damage: Damage, damaged: list[Path]) -> None:
+def test_verify_exits_with_1_only_for_damage_above_style(
+    damage: Damage, damaged: list[Path]
+) -> None:
     result = CliRunner().invoke(cli, ["verify", *map(str, damaged), "--fail-on", "slow"])
     assert result.exit_code == (0 if damage.kind.severity is Severity.STYLE else 1), result.output
 
 
-def test_the_document_has_each_kind_with_its_severity_and_consequence() -> None:
+def test_the_document_lists_each_kind_with_its_severity_and_consequence() -> None:
     documented = re.findall(
         r"^\| `([a-z-]+)` \| `([a-z-]+)` \| [^|\n]+ \| ([^|\n]+) \| [^|\n]+ \|$",
         DOCUMENT.read_text(encoding="utf-8"),
@@ -99,7 +101,9 @@ def test_the_document_has_each_kind_with_its_severity_and_consequence() -> None:
 
 
 @pytest.mark.parametrize("kind", FindingKind)
-def test_each_kind_is_made_by_a_check_and_expected_by_a_test(kind: FindingKind) -> None:
+def test_each_kind_of_finding_is_reported_by_a_check_and_expected_by_a_test(
+    kind: FindingKind
+) -> None:
     name = re.compile(rf"FindingKind\.{kind.name}\b")
     for folder in (Path(kafkastore.__file__).parent / "checks", Path(__file__).parent):
         texts = (path.read_text(encoding="utf-8") for path in folder.glob("*.py"))

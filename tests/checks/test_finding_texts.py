@@ -1,4 +1,4 @@
-"""Texts of findings, for the texts' own sake; other tests expect kinds."""
+"""The texts of findings; all other tests check only their kinds."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -29,7 +29,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_finding_says_what_was_found(name: str, golden, writable_copy) -> None:
+def test_a_finding_describes_the_fault(name: str, golden, writable_copy) -> None:
     (damage,) = (each for each in DAMAGES if each.name == name)
     root: Path = writable_copy(golden(*damage.case, "answers").logs)
     damage.do(root)
@@ -42,7 +42,7 @@ def test_a_finding_says_what_was_found(name: str, golden, writable_copy) -> None
     ("time index missing", "kafkastore migrate --in-place"),
     ("time index padded", "kafkastore reindex"),
 ])
-def test_a_remedy_is_a_command_to_run(name: str, command: str, golden, writable_copy) -> None:
+def test_a_remedy_is_a_command(name: str, command: str, golden, writable_copy) -> None:
     (damage,) = (each for each in DAMAGES if each.name == name)
     root: Path = writable_copy(golden(*damage.case, "answers").logs)
     damage.do(root)
@@ -54,16 +54,16 @@ def batch(**fields: Any) -> Batch:
     return Batch((Row(0, NOW, b"k", b"v"),), **fields)
 
 
-def test_a_finding_says_how_many_more_there_are(tmp_path: Path) -> None:
+def test_a_finding_counts_further_faults_of_its_kind(tmp_path: Path) -> None:
     faulty = in_a_row([batch(), *[batch(stated_max_timestamp=NOW // 1000)] * 7])
     (found,) = findings_of(Log((Segment(0, tuple(faulty)).indexed(),)).write(tmp_path / "faulty"))
     assert found.what == (
         "the batch that ends with offset 1 has timestamp 1500000000, which looks like seconds: as "
         "milliseconds it is in the 1970s; 6 more batches have this fault"
     )
-    whole = in_a_row([batch()] * 60)
-    logs = Log((Segment(0, tuple(whole)).indexed(),)).write(tmp_path / "damaged")
-    size = len(whole[0].data)
+    valid = in_a_row([batch()] * 60)
+    logs = Log((Segment(0, tuple(valid)).indexed(),)).write(tmp_path / "damaged")
+    size = len(valid[0].data)
     with (logs / "t-0" / f"{0:020}.log").open("r+b") as file:
         for number in range(0, 60, 2):
             file.seek(number * size + 40)

@@ -1,8 +1,8 @@
-"""Kafka's tests of its tool that dumps segments, and cases that it has no test of: which is where.
+"""Kafka's tests of DumpLogSegments, and cases without a test in Kafka: where each is covered.
 
-The names are those of Kafka 2.4.0 and of its development in 2024. What Kafka's tool says of an
-index beside its log is said by `verify`; where the two differ, the tool is wrong about true
-indexes, those of followers and of brokers before 2.0.
+The names are those of Kafka 2.4.0 and of its development in 2024. Where Kafka's tool compares an
+index with its log, `verify` does it here; where the two differ, the tool rejects valid indexes:
+those of followers and of brokers before 2.0.
 """
 
 import os
@@ -31,7 +31,7 @@ BATCHES = "formats/test_record_batch.py"
 LOG_FILE = "segment/test_log_file.py"
 INDEX_FILE = "segment/test_index_file.py"
 
-#: Kafka's test -> the tests that say the same: file and name.
+#: Kafka's test -> the tests here that check the same: file and name.
 COVERED = {
     "DumpLogSegmentsTest.testPrintDataLog": [
         (DUMP, "test_batches_are_those_of_kafkas_own_tool"),
@@ -42,16 +42,16 @@ COVERED = {
         (PAYLOADS, "test_every_field_of_a_batch_and_of_its_records_is_shown"),
     ],
     "DumpLogSegmentsTest.testDumpIndexMismatches": [
-        (HERE, "test_true_indexes_of_every_writer_are_true"),
-        (HERE, "test_an_entry_that_does_not_match_the_log_is_named"),
+        (HERE, "test_valid_indexes_of_every_writer_give_no_finding"),
+        (HERE, "test_an_entry_that_does_not_match_the_log_is_reported"),
     ],
     "DumpLogSegmentsTest.testDumpTimeIndexErrors": [
-        (HERE, "test_true_indexes_of_every_writer_are_true"),
-        (HERE, "test_an_entry_that_does_not_match_the_log_is_named"),
+        (HERE, "test_valid_indexes_of_every_writer_give_no_finding"),
+        (HERE, "test_an_entry_that_does_not_match_the_log_is_reported"),
     ],
-    "DumpLogSegmentsTest.testDumpEmptyIndex": [(DUMP, "test_an_empty_index_says_so")],
+    "DumpLogSegmentsTest.testDumpEmptyIndex": [(DUMP, "test_an_empty_index_is_reported")],
     "DumpLogSegmentsTest.testPrintDataLogPartialBatches": [
-        (PAYLOADS, "test_batches_that_end_within_the_bytes_asked_for_are_shown")
+        (PAYLOADS, "test_batches_that_end_within_max_bytes_are_shown")
     ],
     "DumpLogSegmentsTest.testOffsetsMessageParser": [
         (PAYLOADS, "test_commits_and_groups_are_reported_by_their_fields")
@@ -60,47 +60,47 @@ COVERED = {
         (PAYLOADS, "test_transactional_ids_are_reported_by_their_fields")
     ],
     "DumpLogSegmentsTest.testDumpMetadataSnapshot": [
-        (DUMP, "test_a_kraft_snapshot_is_decoded_as_the_batches_it_is")
+        (DUMP, "test_a_kraft_snapshot_is_decoded_as_batches")
     ],
 }
 
-#: Kafka's test -> why there is none here.
-PASSED_OVER = {
-    "DumpLogSegmentsTest.testDumpMetadataRecords": "what a controller noted is shown as bytes",
-    "DumpLogSegmentsTest.testDumpRemoteLogMetadata": "tiered storage is no log directory",
+#: Kafka's test -> why there is no such test here.
+NOT_COVERED = {
+    "DumpLogSegmentsTest.testDumpMetadataRecords": "metadata records are shown as bytes",
+    "DumpLogSegmentsTest.testDumpRemoteLogMetadata": "tiered storage is not in a log directory",
     "DumpLogSegmentsTest.testShareGroupStateMessageParser": "share groups are shown as bytes",
 }
 
-#: What brokers meet and no test of Kafka has -> the tests that have it.
+#: Cases that occur in brokers but have no test in Kafka -> the tests here that check them.
 UNTESTED_BY_KAFKA = {
-    "the segment chosen has no answer, and the next one is not tried": [
+    "the chosen segment has no answer, and the next one is not searched": [
         (LOOKUP, "test_a_broker_does_not_try_the_next_segment")
     ],
-    "an inactive segment's time index is zeros in full size": [
-        (HERE, "test_zeros_in_full_size_put_an_inactive_segment_at_risk"),
-        (RETENTION, "test_zeros_that_a_broker_would_load_are_dated_1970_and_warned_of"),
+    "an inactive segment's time index has zeros up to its full size": [
+        (HERE, "test_zeros_up_to_full_size_put_an_inactive_segment_at_risk"),
+        (RETENTION, "test_zeros_that_a_broker_would_load_are_dated_1970_with_a_warning"),
     ],
-    "a running broker's padded indexes answer as those it closed": [
+    "padded indexes of a running broker give the same answers as trimmed ones": [
         (LOOKUP, "test_an_active_segment_answers_as_the_closed_one"),
-        (HERE, "test_padded_indexes_of_a_broker_that_runs_or_was_killed_are_true"),
+        (HERE, "test_padded_indexes_of_a_running_or_killed_broker_give_no_finding"),
     ],
-    "timestamp 0 at the base offset makes a first entry of zeros": [
+    "timestamp 0 at the base offset gives a first entry of zeros": [
         (LOOKUP, "test_a_legal_first_entry_of_zeros_is_read_from_the_log"),
         (INDEX_FILE, "test_a_time_index_of_zeros_has_an_entry_if_the_log_says_so"),
-        (HERE, "test_what_brokers_write_seldom_is_true_as_well"),
+        (HERE, "test_what_brokers_rarely_write_gives_no_finding"),
     ],
-    "timestamps of a batch more than 31 bits apart, or counted from a delete horizon": [
+    "timestamps of a batch more than 31 bits apart, or relative to a delete horizon": [
         (LOOKUP, "test_sparse_times_far_apart_are_found"),
         (BATCHES, "test_timestamps_count_from_a_delete_horizon"),
-        (HERE, "test_what_brokers_write_seldom_is_true_as_well"),
+        (HERE, "test_what_brokers_rarely_write_gives_no_finding"),
     ],
     "indexes of followers, and of brokers before 2.0": [
-        (HERE, "test_true_indexes_of_every_writer_are_true")
+        (HERE, "test_valid_indexes_of_every_writer_give_no_finding")
     ],
     "time indexes with the record's offset, and with the batch's last": [
-        (HERE, "test_true_indexes_of_every_writer_are_true")
+        (HERE, "test_valid_indexes_of_every_writer_give_no_finding")
     ],
-    "what other clients wrote": [
+    "batches of other clients": [
         (MESSAGES, "test_a_wrapper_offset_of_0_leaves_inner_offsets_as_they_are"),
         (MESSAGES, "test_lz4_of_magic_0_is_read_with_the_wrong_and_with_the_right_checksum"),
         (MESSAGES, "test_both_framings_of_snappy_are_read"),
@@ -109,9 +109,9 @@ UNTESTED_BY_KAFKA = {
     "17 bytes at the end, lengths below 14, magic 3": [
         (LOG_FILE, "test_a_torn_tail_and_preallocated_space_are_the_end"),
         (LOG_FILE, "test_broken_bytes_are_reported_with_their_place"),
-        (HERE, "test_bytes_after_the_batches_are_weighed"),
+        (HERE, "test_bytes_after_the_batches_above_the_recovery_point_are_a_data_loss_risk"),
     ],
-    "emptied batches, markers and aborted records where a time is looked for": [
+    "emptied batches, markers and aborted records in a lookup by time": [
         (LOG_FILE, "test_an_emptied_batch_is_stepped_over"),
         (LOG_FILE, "test_markers_are_found_unless_skipped"),
         (LOOKUP, "test_committed_answers_leave_out_aborted_and_undecided_records"),
@@ -119,41 +119,41 @@ UNTESTED_BY_KAFKA = {
         (LIST_OFFSET, "test_a_reader_of_committed_records_ends_where_a_transaction_is_open"),
     ],
     "timestamps in another unit, and below 0": [
-        (RETENTION, "test_a_unit_is_guessed_where_it_makes_a_plausible_time"),
+        (RETENTION, "test_a_unit_is_suggested_where_it_gives_a_plausible_time"),
         (RETENTION, "test_segments_of_negative_times_are_dated_by_their_files"),
-        (HERE, "test_times_in_another_unit_are_pointed_out"),
+        (HERE, "test_timestamps_in_another_unit_are_reported"),
     ],
     "other negative timestamps than the special ones": [
         (LIST_OFFSET, "test_other_negatives_are_times_up_to_3_8"),
         (LIST_OFFSET, "test_other_negatives_are_refused_from_3_9_on"),
     ],
-    "names of directories that are cut, end in a dash or count too far": [
+    "directory names that are shortened, end in a dash or have a too large partition": [
         (NAMES, "test_the_topic_of_a_delete_directory_may_be_cut"),
         (NAMES, "test_a_partition_directory_is_split_at_its_last_dash"),
         (NAMES, "test_a_name_that_stops_a_brokers_start_is_refused"),
     ],
-    "few bytes that decompress to many": [
+    "few bytes that decompress to very many": [
         ("formats/test_decompression.py", "test_a_bomb_is_refused_soon"),
         ("formats/test_decompression.py", "test_a_bomb_takes_no_memory"),
         ("formats/test_record_columns.py", "test_a_bomb_is_refused"),
     ],
     "a copy that lost its files' modification times": [
-        ("migration/test_survey.py", "test_a_copy_s_times_look_lost"),
-        (HERE, "test_modification_times_that_a_copy_lost_are_pointed_out"),
+        ("migration/test_survey.py", "test_modification_times_of_a_copy_seem_lost"),
+        (HERE, "test_modification_times_that_a_copy_lost_are_reported"),
     ],
-    "the bytes that a start would cost": [
-        (PREDICT, "test_the_broker_loaded_and_left_what_was_predicted"),
-        (PREDICT, "test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones"),
+    "the bytes that are lost at a start": [
+        (PREDICT, "test_the_broker_loaded_and_left_the_predicted_files"),
+        (PREDICT, "test_a_corrupt_batch_costs_the_rest_of_its_segment_and_all_later_segments"),
         (PREDICT, "test_nothing_is_altered"),
     ],
 }
 
 
 @pytest.mark.parametrize("case", [*COVERED, *UNTESTED_BY_KAFKA])
-def test_what_covers_a_case_is_there(case):
+def test_every_test_that_covers_a_case_exists(case):
     for path, function in {**COVERED, **UNTESTED_BY_KAFKA}[case]:
         assert function in names_of_tests(path), (path, function)
-    assert case not in PASSED_OVER
+    assert case not in NOT_COVERED
 
 
 FIRST = 1_600_000_000_000  # 2020-09-13
@@ -162,7 +162,7 @@ WIDTH = 5
 
 
 def batches(first_offset, count, *, codec=NONE, magic=2, append_time=None):
-    """Batches of five records each whose times rise but not from record to record."""
+    """Return batches of five records; timestamps rise, but not from record to record."""
     made = []
     for offset in range(first_offset, first_offset + count * WIDTH, WIDTH):
         rows = tuple(
@@ -177,7 +177,7 @@ def batches(first_offset, count, *, codec=NONE, magic=2, append_time=None):
     return tuple(made)
 
 
-#: Who wrote the indexes -> how they are made.
+#: Writer of the indexes -> how the tests make such indexes.
 WRITERS = {
     "a leader up to 3.7": {"interval": INTERVAL, "is_exact": True},
     "a leader since 3.8": {"interval": INTERVAL},
@@ -188,7 +188,7 @@ WRITERS = {
     },
     "a recovery": None,
 }
-#: What is in the segment -> how it is written.
+#: Content of the segment -> how the tests write it.
 CONTENTS = {
     "record batches": {},
     "compressed record batches": {"codec": GZIP},
@@ -206,7 +206,7 @@ def indexed(segment, writer):
 
 @pytest.fixture
 def findings(tmp_path):
-    """A function that writes a model log and returns what is found in it above `style`."""
+    """Return a function that writes a model log and returns its findings above `style`."""
 
     def write_and_verify(log, *, at_least=Severity.SLOW):
         root = log.write(tmp_path / "logs")
@@ -221,7 +221,7 @@ def findings(tmp_path):
 
 
 def two_segments(writer, *, first_offset=0, count=20, **contents):
-    """A log that was closed in order: an inactive and an active segment."""
+    """Return a log after a clean shutdown: an inactive and an active segment."""
     middle = first_offset + count * WIDTH
     first = indexed(Segment(first_offset, batches(first_offset, count, **contents)), writer)
     last = indexed(Segment(middle, batches(middle, count, **contents)), writer)
@@ -234,7 +234,7 @@ def two_segments(writer, *, first_offset=0, count=20, **contents):
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("contents", CONTENTS.values(), ids=CONTENTS)
-def test_true_indexes_of_every_writer_are_true(findings, writer, contents):
+def test_valid_indexes_of_every_writer_give_no_finding(findings, writer, contents):
     log = two_segments(writer, **contents)
     assert log.segments[0].offset_index
     assert log.segments[0].time_index
@@ -255,14 +255,14 @@ def _time_index(data, slot, change):
     return b"".join(struct.pack(">qi", *each) for each in entries)
 
 
-#: Damage -> the index, and the change to its third entry.
+#: Damage -> the index, and how its third entry is changed.
 MISMATCHES = {
     "a position within a batch": (
         "offset_index", lambda offset, position: (offset, position + 1)),
     "a position of another batch": (
         "offset_index", lambda offset, position: (offset - 60, position)),
     "an offset below the one before": ("offset_index", lambda offset, position: (1, position)),
-    "a position behind the log": ("offset_index", lambda offset, position: (offset, 2**30)),
+    "a position beyond the log": ("offset_index", lambda offset, position: (offset, 2**30)),
     "a negative position": ("offset_index", lambda offset, position: (offset, -1)),
     "a negative relative offset": ("offset_index", lambda offset, position: (-offset, position)),
     "another timestamp": ("time_index", lambda timestamp, offset: (timestamp + 1, offset)),
@@ -277,7 +277,7 @@ MISMATCHES = {
 
 @pytest.mark.parametrize("writer", ["a leader up to 3.7", "a follower", "a recovery"])
 @pytest.mark.parametrize(("index", "change"), MISMATCHES.values(), ids=MISMATCHES)
-def test_an_entry_that_does_not_match_the_log_is_named(findings, writer, index, change):
+def test_an_entry_that_does_not_match_the_log_is_reported(findings, writer, index, change):
     log = two_segments(writer)
     first, last = log.segments
     alter, size = (_offset_index, 8) if index == "offset_index" else (_time_index, 12)
@@ -285,14 +285,14 @@ def test_an_entry_that_does_not_match_the_log_is_named(findings, writer, index, 
     found = findings(replace(log, segments=(damaged, last)), at_least=Severity.WRONG_ANSWERS)
     suffix = ".index" if index == "offset_index" else ".timeindex"
     assert {each.path.name for each in found} == {f"{0:020}{suffix}"}
-    # Out of order is said of the later of two.
+    # Of two entries that are out of order the later one is reported.
     assert {each.position for each in found} & {2 * size, 3 * size}, found
     assert all(each.remedy for each in found)
 
 
 @pytest.mark.parametrize("slots", [1, 12, 10_485_756 // 12])
-def test_zeros_in_full_size_put_an_inactive_segment_at_risk(findings, slots):
-    """Timestamp 0 is then the largest, so that the segment's time is over since 1970."""
+def test_zeros_up_to_full_size_put_an_inactive_segment_at_risk(findings, slots):
+    """Timestamp 0 then counts as the largest, so that the segment's retention ended in 1970."""
     log = two_segments("a leader since 3.8")
     first, last = log.segments
     zeros = replace(first, time_index=bytes(12 * slots))
@@ -307,16 +307,16 @@ def rows_at(*times):
     return tuple(Batch((Row(offset, time, b"k", b"v" * 90),)) for offset, time in enumerate(times))
 
 
-#: What seldom comes out of a broker -> batches of a segment from offset 0 on.
-SELDOM = {
+#: What brokers rarely write -> batches of a segment from offset 0 on.
+RARE_CONTENTS = {
     "timestamp 0 at the base offset": rows_at(0, 0, 0, FIRST, FIRST + 1, FIRST + 2),
-    "nothing but timestamp 0": rows_at(0, 0, 0, 0),
+    "only timestamp 0": rows_at(0, 0, 0, 0),
     "times below 0": rows_at(-5, -1, FIRST, FIRST + 1),
     "times far apart in a batch": (
         Batch((Row(0, FIRST), Row(1, FIRST - 2**35), Row(2, FIRST - 7)), codec=GZIP),
         Batch((Row(3, 2**31 + 5), Row(4, FIRST + 9))),
     ),
-    "times counted from a delete horizon": (
+    "times relative to a delete horizon": (
         Batch((Row(0, FIRST), Row(3, FIRST - 2**40)), delete_horizon=FIRST + 10**9),
         Batch((Row(5, FIRST + 1),), delete_horizon=FIRST + 10**9),
     ),
@@ -354,8 +354,8 @@ SELDOM = {
 
 
 @pytest.mark.parametrize("interval", [0, 100, 4096])
-@pytest.mark.parametrize("contents", SELDOM.values(), ids=SELDOM)
-def test_what_brokers_write_seldom_is_true_as_well(findings, contents, interval):
+@pytest.mark.parametrize("contents", RARE_CONTENTS.values(), ids=RARE_CONTENTS)
+def test_what_brokers_rarely_write_gives_no_finding(findings, contents, interval):
     end = 2 * 10**9
     newest = max((batch.max_timestamp for batch in contents), default=FIRST)
     log = Log(
@@ -369,7 +369,7 @@ def test_what_brokers_write_seldom_is_true_as_well(findings, contents, interval)
     assert findings(log) == []
 
 
-def test_markers_in_a_log_that_is_recovered_are_true(findings):
+def test_markers_in_a_log_to_be_recovered_give_no_finding(findings):
     data = Batch(
         (Row(0, FIRST),), producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True
     )
@@ -380,7 +380,7 @@ def test_markers_in_a_log_that_is_recovered_are_true(findings):
 
 VALID = batches(0, 4)
 NEXT = Batch((Row(20, FIRST + 10**5),)).data
-#: What is behind the batches -> whether it costs records where a further segment follows.
+#: Bytes after the batches -> whether they cost records if another segment follows.
 TAILS = {
     "17 bytes": NEXT[:17],
     "all but one byte": NEXT[:-1],
@@ -392,8 +392,8 @@ TAILS = {
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_bytes_after_the_batches_are_weighed(findings, tail):
-    """Above the recovery point a broker cuts the log there, and deletes what follows."""
+def test_bytes_after_the_batches_above_the_recovery_point_are_a_data_loss_risk(findings, tail):
+    """Above the recovery point a broker truncates the log there, and deletes later segments."""
     first = Segment(0, VALID, modified_ms=FIRST + 10**6, tail=tail).indexed(interval=INTERVAL)
     last = Segment(40, batches(40, 2), modified_ms=FIRST + 10**6).indexed(interval=INTERVAL)
     found = findings(Log((first, last), recovery_point=0), at_least=Severity.DATA_LOSS_RISK)
@@ -402,14 +402,14 @@ def test_bytes_after_the_batches_are_weighed(findings, tail):
 
 
 @pytest.mark.parametrize("tail", [NEXT[:17], NEXT[:-1], bytes(4096)])
-def test_a_killed_broker_s_torn_batch_or_preallocated_space_is_no_fault(findings, tail):
+def test_a_torn_batch_or_preallocated_space_of_a_killed_broker_is_not_a_fault(findings, tail):
     segment = Segment(0, VALID, modified_ms=FIRST + 10**6, tail=tail).indexed(interval=INTERVAL)
     assert findings(Log((segment,), recovery_point=0)) == []
 
 
 @pytest.mark.parametrize("recovery_point", [None, 0, 20 * WIDTH])
-def test_padded_indexes_of_a_broker_that_runs_or_was_killed_are_true(findings, recovery_point):
-    """Both have their full size until the segment is rolled or the broker closed."""
+def test_padded_indexes_of_a_running_or_killed_broker_give_no_finding(findings, recovery_point):
+    """Both have their full size until the segment is rolled or the broker is shut down."""
     first, last = two_segments("a leader up to 3.7").segments
     padded = replace(
         last,
@@ -427,7 +427,7 @@ UNITS = {
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_times_in_another_unit_are_pointed_out(findings, unit):
+def test_timestamps_in_another_unit_are_reported(findings, unit):
     factor, divisor = UNITS[unit]
     contents = rows_at(*((FIRST + 1000 * number) * factor // divisor for number in range(6)))
     log = Log(
@@ -442,7 +442,7 @@ def test_times_in_another_unit_are_pointed_out(findings, unit):
 
 
 @pytest.mark.parametrize("are_kept", [True, False])
-def test_modification_times_that_a_copy_lost_are_pointed_out(findings, are_kept):
+def test_modification_times_that_a_copy_lost_are_reported(findings, are_kept):
     """All files are of the same minute, years younger than their records; one has no others."""
     untimed = tuple(Batch((Row(offset, -1, b"k", b"v"),), magic=0) for offset in range(5))
     oldest = Segment(0, untimed, modified_ms=FIRST)

@@ -1,4 +1,4 @@
-"""What a start is said to do, beside what real brokers did: their files after it, their log."""
+"""Predictions of a broker's start, compared with the files and logs of real brokers."""
 
 import re
 import struct
@@ -70,7 +70,7 @@ def of_partitions(found):
 
 
 @pytest.mark.golden_cases(names=STARTED, versions=FROM_0_10_2, answers="answers-recovered")
-def test_the_broker_loaded_and_left_what_was_predicted(golden_case):
+def test_the_broker_loaded_and_left_the_predicted_files(golden_case):
     found = predictions(golden_case)
     assert not any(each.outcome is Outcome.STOPS_THE_START for each in found)
     for name, each in of_partitions(found).items():
@@ -78,10 +78,10 @@ def test_the_broker_loaded_and_left_what_was_predicted(golden_case):
             continue
         left = files_of(golden_case.logs / name)
         kept = {name: data for name, data in left.items() if not name.endswith(".deleted")}
-        whole = {"whole_entries": True}
+        options = {"whole_entries": True}
         if golden_case.name != "wide":    # whose topics differ in index.interval.bytes
             predicted = files_after(each.recovered)
-            assert indexes_and_logs(predicted, **whole) == indexes_and_logs(kept, **whole)
+            assert indexes_and_logs(predicted, **options) == indexes_and_logs(kept, **options)
         before = files_of(each.path)
         logs = {name for name in before if name.endswith(".log")}
         cut_or_gone = sum(len(before[name]) - len(kept.get(name, b"")) for name in logs)
@@ -93,9 +93,9 @@ def test_the_broker_loaded_and_left_what_was_predicted(golden_case):
 
 
 @pytest.mark.golden_cases(names=STARTED[:-1], versions=FROM_0_11, answers="answers-recovered")
-def test_the_broker_s_log_lines_report_what_was_predicted(golden_case):
+def test_the_broker_s_log_reports_the_predicted_recovery(golden_case):
     found = of_partitions(predictions(golden_case))
-    told = 0
+    compared = 0
     for line in golden_case.answers["broker_log"]:
         if "__cluster_metadata" in line:
             continue
@@ -124,14 +124,14 @@ def test_the_broker_s_log_lines_report_what_was_predicted(golden_case):
             assert recovered.log_end_offset == int(end)
         else:
             continue
-        told += 1
-    assert told > 0
+        compared += 1
+    assert compared > 0
 
 
 @pytest.mark.golden_cases(
     names=["codecs", "transactions", "broken-index"], versions=FROM_0_11, answers="answers"
 )
-def test_what_a_broker_closed_in_order_is_loaded_as_it_is(golden_case):
+def test_a_directory_is_loaded_unchanged_after_a_clean_shutdown(golden_case):
     outcomes = {each.outcome for each in predictions(golden_case, golden_case.logs)}
     assert outcomes <= {Outcome.IS_LOADED, Outcome.IS_CHANGED}
     for each in predictions(golden_case, golden_case.logs):
@@ -148,7 +148,7 @@ def three_segments(**fields):
 
 @pytest.fixture
 def written(tmp_path):
-    """A function that writes three segments of ten records, and gives the root."""
+    """Return a function that writes three segments of ten records and returns the root."""
 
     def write(**fields):
         return three_segments(**fields).write(tmp_path / "logs")
@@ -165,7 +165,7 @@ def flip(root, base_offset, position):
     return log.path
 
 
-def test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones(written):
+def test_a_corrupt_batch_costs_the_rest_of_its_segment_and_all_later_segments(written):
     root = written()
     flip(root, 10, 3 * SIZE + 70)
     (found,) = predict_start(root, "2.4", index_interval_bytes=200)
@@ -177,7 +177,7 @@ def test_a_bad_batch_costs_the_rest_of_its_segment_and_all_later_ones(written):
 
 
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
-def test_offsets_are_given_again_next_to_a_marker_where_an_index_leads_beyond_the_end(
+def test_after_a_clean_shutdown_an_index_beyond_the_end_makes_the_broker_reassign_offsets(
     written, broker
 ):
     root = written()
@@ -195,7 +195,7 @@ def test_offsets_are_given_again_next_to_a_marker_where_an_index_leads_beyond_th
 
 
 @pytest.mark.parametrize("damage", ["torn", "bad length", "torn before others"])
-def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, damage):
+def test_only_a_last_batch_that_was_cut_short_is_not_a_loss(written, damage):
     root = written()
     base = 10 if damage == "torn before others" else 20
     path = root / "t-0" / f"{base:020}.log"
@@ -227,8 +227,10 @@ def test_only_a_last_batch_that_was_cut_short_is_no_loss(written, damage):
         (bytes(500), Outcome.STOPS_THE_START),
     ],
 )
-def test_bytes_after_the_last_batch_matter_next_to_a_marker_alone(written, broker, tail, outcome):
-    """Brokers append after them; at a length that no batch has, they do not start."""
+def test_bytes_after_the_last_batch_matter_only_after_a_clean_shutdown(
+    written, broker, tail, outcome
+):
+    """Brokers append after these bytes; they do not start at an impossible batch length."""
     root = written()
     path = root / "t-0" / f"{20:020}.log"
     with path.open("ab") as file:
@@ -246,8 +248,8 @@ def test_bytes_after_the_last_batch_matter_next_to_a_marker_alone(written, broke
 
 
 @pytest.mark.parametrize("broker", ["0.10.2", "2.4", "4.1"])
-def test_what_is_cut_off_is_not_read_again_for_the_producers(tmp_path, broker):
-    """Of old formats there are no snapshots: the log is read for them after it was truncated."""
+def test_truncated_bytes_are_not_read_for_the_producer_state(tmp_path, broker):
+    """Old formats have no snapshots: the broker reads the log for them once it is truncated."""
     batches = in_a_row([Batch((Row(0, 100 + slot),), magic=1) for slot in range(30)])
     segments = [Segment(base, tuple(batches[base : base + 10])).indexed() for base in (0, 10, 20)]
     root = Log(tuple(segments), recovery_point=20).write(tmp_path / "logs")
@@ -261,7 +263,7 @@ def test_what_is_cut_off_is_not_read_again_for_the_producers(tmp_path, broker):
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
 @pytest.mark.parametrize("tail", GARBAGE)
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_bytes_that_no_batch_begins_with_are_lost(written, broker, tail, is_clean):
+def test_bytes_that_cannot_begin_a_batch_are_lost(written, broker, tail, is_clean):
     root = written()
     path = root / "t-0" / f"{20:020}.log"
     with path.open("ab") as file:
@@ -281,9 +283,11 @@ def test_bytes_that_no_batch_begins_with_are_lost(written, broker, tail, is_clea
 
 
 @pytest.mark.parametrize("broker", ["2.4", "3.9", "4.1"])
-# Where the size is read stands a half of the offset: the lower one, or the upper one.
+# The size is read from where the lower or the upper half of the offset is.
 @pytest.mark.parametrize("before", [4, 8])
-def test_an_index_that_leads_into_a_batch_stops_the_start_next_to_a_marker(written, broker, before):
+def test_after_a_clean_shutdown_an_index_that_leads_into_a_batch_stops_the_start(
+    written, broker, before
+):
     root = written()
     index = root / "t-0" / f"{20:020}.index"
     true = index.read_bytes()
@@ -299,14 +303,14 @@ def test_an_index_that_leads_into_a_batch_stops_the_start_next_to_a_marker(writt
     with pytest.raises(CorruptIndexError) as caught:
         recover_log(kafkastore.open(root)["t-0"], broker, is_clean=True)
     assert (caught.value.path, caught.value.position) == (index, len(true) - 8)
-    # A false offset beside the position of a batch is found at once.
+    # A wrong offset with the position of a batch is found at once.
     for right in (true, true[:-8] + struct.pack(">ii", offset - 1, position)):
         index.write_bytes(right)
         (found,) = predict_start(root, broker, index_interval_bytes=200)
         assert found.outcome is not Outcome.STOPS_THE_START
 
 
-def test_below_the_recovery_point_and_next_to_a_marker_nothing_is_looked_at(written):
+def test_below_the_recovery_point_and_after_a_clean_shutdown_no_log_is_read(written):
     root = written(recovery_point=30)
     flip(root, 10, 3 * SIZE + 70)
     (found,) = predict_start(root, "2.4", index_interval_bytes=200)
@@ -330,7 +334,7 @@ def test_below_the_recovery_point_and_next_to_a_marker_nothing_is_looked_at(writ
         ("old-0.8ba1bf4f3a8e4e4e9f7d0c9a7c6c1f11-delete", "2.4", Outcome.IS_DELETED),
     ],
 )
-def test_directories_of_other_names_stop_a_start_or_not_by_version(written, name, broker, outcome):
+def test_unknown_directory_names_stop_the_start_of_some_versions(written, name, broker, outcome):
     root = written()
     (root / name).mkdir()
     first, *_ = predict_start(root, broker)
@@ -338,7 +342,7 @@ def test_directories_of_other_names_stop_a_start_or_not_by_version(written, name
     assert first.why
 
 
-def test_a_file_is_no_directory_and_a_link_to_nowhere_is_reported_as_not_read(written):
+def test_a_file_and_a_broken_link_in_the_log_directory_are_reported_as_not_read(written):
     root = written(is_clean=True)
     (root / "notes.txt").touch()
     (root / "gone-0").symlink_to(root / "nowhere")
@@ -361,7 +365,7 @@ def test_a_partition_in_two_log_directories_stops_the_start(written, tmp_path):
     "name", ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
              "replication-offset-checkpoint", "cleaner-offset-checkpoint"],
 )
-def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
+def test_a_corrupt_checkpoint_costs_the_log_directory(written, name):
     root = written()
     (root / name).write_text("0\nmany\n")
     first, second = predict_start(root, "2.4")
@@ -372,7 +376,7 @@ def test_a_damaged_checkpoint_costs_the_log_directory(written, name):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_epoch_checkpoint_that_is_no_file_stops_the_start(written, kind):
+def test_an_epoch_checkpoint_that_is_not_a_file_stops_the_start(written, kind):
     root = written()
     path = root / "t-0" / "leader-epoch-checkpoint"
     path.unlink(missing_ok=True)
@@ -383,7 +387,7 @@ def test_an_epoch_checkpoint_that_is_no_file_stops_the_start(written, kind):
     assert Path(found.error.path) == path
 
 
-def test_a_damaged_topic_id_stops_the_start_of_brokers_that_read_it(written):
+def test_a_corrupt_topic_id_stops_the_start_of_brokers_that_read_it(written):
     root = written()
     path = root / "t-0" / "partition.metadata"
     path.write_text("version: 0\ntopic_id: nonsense")
@@ -396,7 +400,7 @@ def test_a_damaged_topic_id_stops_the_start_of_brokers_that_read_it(written):
     assert Path(found.error.path) == path
 
 
-def test_a_damaged_epoch_checkpoint_stops_the_start(written):
+def test_a_corrupt_epoch_checkpoint_stops_the_start(written):
     root = written()
     (log,) = kafkastore.open(root)
     (log.path / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
@@ -422,7 +426,7 @@ def test_an_epoch_below_zero_stops_the_start_and_is_repaired(written, entry):
 
 @pytest.mark.parametrize("broker", ["0.11.0.3", "2.4", "3.9", "4.1"])
 def test_a_segment_without_an_index_is_recovered_after_a_clean_shutdown_too(written, broker):
-    """Its torn batch is cut off then: nothing is appended after it."""
+    """The broker then truncates its torn batch: nothing is appended after it."""
     root = written(is_clean=True)
     path = root / "t-0" / f"{20:020}.log"
     with path.open("ab") as file:
@@ -442,7 +446,7 @@ def test_a_segment_without_an_index_is_recovered_after_a_clean_shutdown_too(writ
     "plan", [plan_reindex, plan_repair, partial(plan_repair, on_corrupt="skip")]
 )
 @pytest.mark.parametrize("tail", [TORN, TORN[:5], TORN[:40], bytes(4096)])
-def test_no_remedy_gives_a_directory_an_index_that_makes_its_start_worse(written, plan, tail):
+def test_no_remedy_writes_an_index_that_makes_the_start_worse(written, plan, tail):
     root = written(is_clean=True)
     path = root / "t-0" / f"{20:020}.log"
     with path.open("ab") as file:
@@ -465,7 +469,7 @@ def test_the_epochs_of_a_partition_without_a_log_are_repaired(tmp_path):
     assert path.read_text() == "0\n0\n"
 
 
-def test_the_quorum_s_own_log_is_recovered_whole_whatever_the_markers_say(written):
+def test_the_metadata_log_is_completely_recovered_with_or_without_a_marker(written):
     root = written(is_clean=True)
     (log,) = kafkastore.open(root)
     log.path.rename(root / "__cluster_metadata-0")
@@ -476,7 +480,7 @@ def test_the_quorum_s_own_log_is_recovered_whole_whatever_the_markers_say(writte
         assert (found.outcome is Outcome.LOSES_RECORDS) == (from_offset == 0)
 
 
-def test_a_partition_by_itself_has_no_marker_and_is_recovered(written):
+def test_a_single_partition_directory_has_no_marker_and_is_recovered(written):
     root = written(is_clean=True)
     (log,) = kafkastore.open(root)
     (found,) = predict_start(log.path, "2.4")
@@ -495,7 +499,7 @@ def test_nothing_is_altered(written):
 
 @pytest.mark.parametrize("base_offset", [0, 10, 20])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_log_that_is_no_file_is_passed_over(written, kind, base_offset):
+def test_a_log_that_is_not_a_file_is_skipped(written, kind, base_offset):
     root = written()
     path = root / "t-0" / f"{base_offset:020}.log"
     path.unlink()
@@ -509,7 +513,7 @@ def test_a_log_that_is_no_file_is_passed_over(written, kind, base_offset):
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_file_of_a_segment_that_is_none_stops_the_start(written, kind, suffix):
+def test_any_other_segment_file_that_is_not_a_file_stops_the_start(written, kind, suffix):
     root = written()
     path = root / "t-0" / f"{10:020}{suffix}"
     path.unlink(missing_ok=True)
@@ -517,20 +521,20 @@ def test_another_file_of_a_segment_that_is_none_stops_the_start(written, kind, s
     (found,) = predict_start(root, "2.4")
     assert (found.outcome, found.path) == (Outcome.STOPS_THE_START, path.parent)
     assert Path(found.error.path) == path
-    # Also beside one that would only be passed over.
+    # Also together with a log that would only be skipped.
     (path.parent / f"{0:020}.log").unlink()
     KINDS[kind](path.parent / f"{0:020}.log")
     (found,) = predict_start(root, "2.4")
     assert found.outcome is Outcome.STOPS_THE_START
 
 
-def test_partitions_are_chosen_however_they_are_named(written):
+def test_partitions_can_be_chosen_in_each_form(written):
     root = written(is_clean=True)
-    (whole,) = predict_start(root)
+    (expected,) = predict_start(root)
     named = kafkastore.open(root).partitions
     for chosen in (["t-0"], [("t", 0)], set(named)):
         (found,) = predict_start(root, partitions=chosen)
-        assert (found.path, found.outcome) == (whole.path, whole.outcome)
+        assert (found.path, found.outcome) == (expected.path, expected.outcome)
     assert not list(predict_start(root, partitions=[]))
     with pytest.raises(KeyError, match="nope-0"):
         list(predict_start(root, partitions=["t-0", "nope-0"]))
@@ -538,7 +542,7 @@ def test_partitions_are_chosen_however_they_are_named(written):
         list(predict_start(root, partitions="t-0"))
 
 
-def test_wrong_use_is_said(tmp_path, written):
+def test_wrong_arguments_are_refused(tmp_path, written):
     with pytest.raises(UnknownVersionError):
         list(predict_start(written(), "newest"))
     with pytest.raises(NotALogDirectoryError):

@@ -1,7 +1,7 @@
-"""What is predicted to stop a start, beside what real brokers did: they stop, or go on without it.
+"""Predicted obstacles to a start, compared with real brokers, which stop or ignore them.
 
-One start beside all that a broker goes on beside, or gives up a single log directory for; and one
-for each obstacle that stops it.
+One start has all obstacles that a broker ignores, or that cost it a single log directory. Each
+obstacle that stops the broker has a start of its own.
 """
 
 import os
@@ -41,7 +41,7 @@ def put(log_dir, name):
 
 
 def replace(path, kind):
-    """Put something in the place of a file."""
+    """Replace a file by something that is not a file."""
     if path.exists():
         path.unlink()
     match kind:
@@ -54,7 +54,7 @@ def replace(path, kind):
 
 
 def mixed(root, version):
-    """Make log directories with all that a broker goes on beside; return them."""
+    """Make log directories with all obstacles that a broker ignores; return them."""
     odd_indexes = {"link": ".index", "transactions": ".txnindex"}
     if version < "4.1":
         odd_indexes |= {"index": ".index", "time": ".timeindex"}
@@ -73,7 +73,7 @@ def mixed(root, version):
     (dirs["logs"] / "notes.txt").touch()
     if rules_of(version).stray_directories_are_known:
         (dirs["logs"] / STRAY).mkdir()
-    # Without a partition: one whose topic is not known could not be set aside, and stop the start.
+    # Without a partition: the broker could not rename one of an unknown topic, and would stop.
     for name in ("points", "starts"):
         dirs[name].mkdir()
     (dirs["points"] / "recovery-point-offset-checkpoint").write_text("0\nmany\n")
@@ -95,7 +95,7 @@ def log_dir_of(found, dirs):
 
 
 def loaded(text):
-    """Partition -> log end offset, as the broker's log tells."""
+    """Return the log end offset of each partition from the broker's log."""
     ends = {}
     for line in text.splitlines():
         if "Completed load of" not in line:
@@ -108,21 +108,21 @@ def loaded(text):
 
 
 @pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
-def test_obstacles_stop_a_broker_as_predicted(require_broker, tmp_path, version):
+def test_obstacles_stop_a_broker_as_predicted_or_are_ignored(require_broker, tmp_path, version):
     require_broker(version)
     with JavaClients(WORK) as clients:
         context = CaseContext(
             version, "obstacles", tmp_path / "out", Surroundings("obstacles", WORK, clients)
         )
         try:
-            beside_what_it_goes_on(context, version)
-            each_that_stops_it(context, version)
+            check_ignored_obstacles(context, version)
+            check_each_stopping_obstacle(context, version)
         finally:
             context.abandon()
             context.remove_run_directory()
 
 
-def beside_what_it_goes_on(context, version):
+def check_ignored_obstacles(context, version):
     cluster = context.new_cluster("cluster", version)
     dirs = mixed(cluster.root, version)
     cluster.properties.more.update(
@@ -157,7 +157,7 @@ def beside_what_it_goes_on(context, version):
     assert "Deleting all segments because" in text
 
 
-def each_that_stops_it(context, version):
+def check_each_stopping_obstacle(context, version):
     cluster = context.cluster
     logs, other = cluster.root / "logs", cluster.root / "other"
     for path in logs.iterdir():

@@ -1,4 +1,4 @@
-"""Plans that make indexes anew: what is in them, what is left alone, what the files then are."""
+"""Plans that rebuild indexes: what they change, what they leave alone, and the resulting files."""
 
 import os
 from dataclasses import replace
@@ -66,14 +66,14 @@ def test_the_files_are_those_of_the_recovering_broker(golden_case, writable_copy
     if golden_case.name == "crash":
         assert not unindexed
     else:
-        (told,) = unindexed
-        assert told.valid_bytes == (golden_case.logs / told.path).stat().st_size
-        assert told.size == (root / told.path).stat().st_size
+        (found,) = unindexed
+        assert found.valid_bytes == (golden_case.logs / found.path).stat().st_size
+        assert found.size == (root / found.path).stat().st_size
     assert not plan_reindex(root, **options).changes
 
 
 @pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
-def test_transactions_are_found_again_over_all_segments(golden_case, writable_copy):
+def test_transaction_indexes_are_rebuilt_over_all_segments(golden_case, writable_copy):
     root = writable_copy(golden_case.logs)
     before = {name: data for name, data in indexes_of(root).items() if name.endswith(".txnindex")}
     assert any(before.values())
@@ -99,7 +99,7 @@ def test_only_files_that_differ_are_in_the_plan(tmp_path):
     assert Plan.from_json(plan.to_json()) == plan
 
 
-def test_everything_can_be_brought_back(tmp_path):
+def test_every_file_can_be_restored(tmp_path):
     root = written(tmp_path, *thirty())
     (root / "t-0" / f"{0:020}.index").write_bytes(b"nonsense")
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in root.rglob("*.*index")}
@@ -116,7 +116,7 @@ def test_everything_can_be_brought_back(tmp_path):
     }
 
 
-def test_replaced_files_keep_their_times_and_new_ones_get_their_logs(tmp_path):
+def test_replaced_files_keep_their_times_and_new_files_get_those_of_their_logs(tmp_path):
     root = written(tmp_path, *thirty())
     replaced, made = (root / "t-0" / f"{0:020}{suffix}" for suffix in (".index", ".timeindex"))
     replaced.write_bytes(b"")
@@ -128,22 +128,22 @@ def test_replaced_files_keep_their_times_and_new_ones_get_their_logs(tmp_path):
 
 
 def damaged(segment, byte):
-    """The same log with one bit of its sixth batch wrong."""
+    """Return the same log with one bit of its sixth batch flipped."""
     data = bytearray(segment.log)
     data[5 * SIZE + byte] ^= 1
     return replace(segment, batches=(), tail=bytes(data), offset_index=b"", time_index=b"")
 
 
-def test_a_log_that_is_broken_in_the_middle_is_left_alone_unless_asked_for(tmp_path):
-    whole = thirty()
-    root = written(tmp_path, whole[0], damaged(whole[1], 60), whole[2])
-    plan, (told,) = reindexed(root, index_interval_bytes=200)
+def test_a_log_that_is_corrupt_in_the_middle_is_left_alone_without_the_option(tmp_path):
+    valid = thirty()
+    root = written(tmp_path, valid[0], damaged(valid[1], 60), valid[2])
+    plan, (found,) = reindexed(root, index_interval_bytes=200)
     assert not plan.changes
-    assert told.path == f"t-0/{10:020}.log"
-    assert (told.valid_bytes, told.size, told.is_indexed) == (5 * SIZE, 10 * SIZE, False)
-    assert told.reason
-    plan, (told,) = reindexed(root, index_interval_bytes=200, up_to_damage=True)
-    assert told.is_indexed
+    assert found.path == f"t-0/{10:020}.log"
+    assert (found.valid_bytes, found.size, found.is_indexed) == (5 * SIZE, 10 * SIZE, False)
+    assert found.reason
+    plan, (found,) = reindexed(root, index_interval_bytes=200, up_to_damage=True)
+    assert found.is_indexed
     assert len(plan.changes) == 2
     half = Segment(10, tuple(THIRTY[10:15])).recovered(200)
     assert (root / "t-0" / f"{10:020}.index").read_bytes() == half.offset_index
@@ -155,20 +155,20 @@ def test_a_torn_batch_is_damage_where_another_segment_follows(tmp_path, slot, is
     segments = thirty()
     segments[slot] = replace(segments[slot], tail=torn(10 * (slot + 1)))
     root = written(tmp_path, *segments)
-    plan, (told,) = reindexed(root, index_interval_bytes=200)
+    plan, (found,) = reindexed(root, index_interval_bytes=200)
     assert not plan.changes
-    assert (told.valid_bytes, told.is_indexed) == (10 * SIZE, is_indexed)
-    assert told.reason
+    assert (found.valid_bytes, found.is_indexed) == (10 * SIZE, is_indexed)
+    assert found.reason
 
 
 @pytest.mark.parametrize(
     "batches", [(THIRTY[0], THIRTY[1].with_offset(2**31)), (*THIRTY[5:8], *THIRTY[5:8])]
 )
-def test_a_log_that_can_not_be_indexed_is_left_alone(tmp_path, batches):
+def test_a_log_that_cannot_be_indexed_is_left_alone(tmp_path, batches):
     root = written(tmp_path, Segment(0, tuple(batches)))
-    plan, (told,) = reindexed(root, index_interval_bytes=100, up_to_damage=True)
+    plan, (found,) = reindexed(root, index_interval_bytes=100, up_to_damage=True)
     assert not plan.changes
-    assert not told.is_indexed
+    assert not found.is_indexed
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_log_whose_offsets_do_not_rise_within_its_segment_is_left_alone(
     assert not left.is_indexed
 
 
-def test_a_length_that_leads_beyond_the_end_is_no_torn_batch(tmp_path):
+def test_a_length_that_leads_beyond_the_end_is_not_a_torn_batch(tmp_path):
     root = written(tmp_path, *thirty())
     path = root / "t-0" / f"{20:020}.log"
     data = bytearray(path.read_bytes())
@@ -198,7 +198,7 @@ def test_a_length_that_leads_beyond_the_end_is_no_torn_batch(tmp_path):
     assert (left.valid_bytes, left.is_indexed) == (5 * SIZE, False)
 
 
-def test_after_a_log_left_alone_transactions_are_not_known(golden, writable_copy):
+def test_after_a_log_left_alone_transactions_are_unknown(golden, writable_copy):
     root = writable_copy(golden("2.4.0", "transactions", "answers").logs)
     log = kafkastore.open(root)["txn", 0]
     first = log.segments[0].log_path
@@ -232,7 +232,7 @@ def test_a_partition_directory_and_single_partitions_can_be_chosen(tmp_path):
     assert not plan_reindex(root, partitions=[]).changes
 
 
-def test_the_same_plan_by_any_number_of_threads(golden):
+def test_any_number_of_threads_makes_the_same_plan(golden):
     root = golden("2.4.0", "transactions", "answers").logs
     seen = []
     plans = [
@@ -245,7 +245,7 @@ def test_the_same_plan_by_any_number_of_threads(golden):
     assert seen == [(done, total) for done in range(1, total + 1)] * 3
 
 
-def test_a_log_that_grows_meanwhile_is_left_alone(tmp_path, monkeypatch):
+def test_a_log_that_grows_while_it_is_read_is_left_alone(tmp_path, monkeypatch):
     root = written(tmp_path, *thirty())
     real = kafkastore.checks.reindex.rebuild_indexes
 
@@ -264,27 +264,27 @@ def test_a_log_that_grows_meanwhile_is_left_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("interval", [-1, 1 << 31, 1 << 70, 1.5, "200", None])
-def test_an_interval_that_kafka_has_no_number_for_is_refused(tmp_path, interval):
+def test_an_interval_out_of_kafka_s_range_is_refused(tmp_path, interval):
     root = written(tmp_path, *thirty())
     with pytest.raises(InvalidConfigError):
         plan_reindex(root, index_interval_bytes=interval)
 
 
 @pytest.mark.parametrize("version", [2.4, None, 2])
-def test_rules_are_those_of_a_version_that_is_a_text(tmp_path, version):
+def test_the_version_must_be_text(tmp_path, version):
     root = written(tmp_path, *thirty())
     with pytest.raises(UnknownVersionError):
         plan_reindex(root, version)
 
 
-def test_bad_questions_have_clear_answers(tmp_path):
+def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(NotALogDirectoryError):
         plan_reindex(tmp_path / "none")
     with pytest.raises(UnknownVersionError):
         plan_reindex(written(tmp_path, *thirty()), version="new")
 
 
-def test_whole_entries_are_all_that_is_written(tmp_path):
+def test_only_complete_entries_are_written(tmp_path):
     root = written(tmp_path, *(replace(each, offset_index=b"123") for each in thirty()))
     reindexed(root)
     for name, data in files_of(root / "t-0").items():
@@ -292,7 +292,7 @@ def test_whole_entries_are_all_that_is_written(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.9", "0.10.0"])
-def test_versions_without_time_indexes_make_none_and_leave_those_that_are_there(tmp_path, version):
+def test_versions_without_time_indexes_write_none_and_leave_existing_ones(tmp_path, version):
     root = written(tmp_path, *thirty())
     for base in (0, 10, 20):
         (root / "t-0" / f"{base:020}.index").unlink()

@@ -1,4 +1,4 @@
-"""Damaged directories mended in both ways: what is left, what is kept, and the way back."""
+"""Damaged directories repaired in both ways: lost records, kept records, and undo."""
 
 import pytest
 from models.log_directory import Log, Segment
@@ -21,7 +21,7 @@ SIZE = len(THIRTY[0].data)
 
 @pytest.fixture
 def root(tmp_path):
-    """Three segments of ten records, closed in order."""
+    """Return a root with three segments of ten records after a clean shutdown."""
     segments = [Segment(base, tuple(THIRTY[base : base + 10])).indexed() for base in (0, 10, 20)]
     return Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
 
@@ -40,7 +40,7 @@ def flip_bytes(root, base_offset, position, size=1):
 
 
 def repaired(root, version="2.4", **options):
-    """Plan and apply; return the damages and the journal."""
+    """Plan and apply a repair; return the damages and the journal."""
     plan = plan_repair(root, version, **options)
     assert not plan.not_repaired
     return list(plan.removed), kafkastore.apply(plan)
@@ -64,7 +64,7 @@ def all_files(root):
 @pytest.mark.parametrize(
     "options", [{"on_corrupt": "skip"}, {"version": "2.4"}, {"version": "4.1"}]
 )
-def test_what_is_healthy_is_left_alone(root, options):
+def test_a_healthy_log_is_left_alone(root, options):
     assert not plan_repair(root, **options).changes
 
 
@@ -72,12 +72,12 @@ def test_what_is_healthy_is_left_alone(root, options):
     names=["codecs", "transactions", "compacted", "create-time-*", "old-formats"],
     versions=[*FROM_0_11, "0.10.2.2"], answers="answers",
 )
-def test_what_brokers_wrote_is_left_alone(golden_case):
+def test_directories_of_healthy_brokers_are_left_alone(golden_case):
     assert not plan_repair(golden_case.logs, on_corrupt="skip").changes
 
 
 @pytest.mark.parametrize("byte", [70, 9, 16])
-def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
+def test_skip_leaves_out_only_the_corrupt_batch(root, byte):
     before = all_files(root)
     flip_bytes(root, 10, 3 * SIZE + byte)
     damaged = all_files(root)
@@ -93,15 +93,15 @@ def test_keep_leaves_out_the_broken_batch_and_nothing_else(root, byte):
 
 
 @pytest.mark.parametrize("options", [{"on_corrupt": "skip"}, {"version": "2.4"}])
-@pytest.mark.parametrize("byte", [9, 24])  # of its length, of its last offset delta
-def test_how_many_offsets_are_missing_after_a_broken_last_batch_is_unknown(root, options, byte):
+@pytest.mark.parametrize("byte", [9, 24])  # in its length, in its last offset delta
+def test_the_number_of_offsets_missing_after_a_corrupt_last_batch_is_unknown(root, options, byte):
     (root / ".kafka_cleanshutdown").unlink()
     flip_bytes(root, 20, 9 * SIZE + byte)
     (damage,) = plan_repair(root, **options).removed
     assert (damage.position, damage.first_offset, damage.end_offset) == (9 * SIZE, 29, None)
 
 
-def test_a_broker_removes_all_segments_after_a_broken_batch(root):
+def test_a_broker_removes_all_segments_after_a_corrupt_batch(root):
     (root / ".kafka_cleanshutdown").unlink()
     flip_bytes(root, 0, 70)
     removed = plan_repair(root, "2.4", on_corrupt="truncate").removed
@@ -110,7 +110,7 @@ def test_a_broker_removes_all_segments_after_a_broken_batch(root):
     ]
 
 
-def test_keep_names_a_segment_by_what_can_be_read_first(root):
+def test_skip_names_a_segment_after_its_first_readable_offset(root):
     flip_bytes(root, 10, 70)
     repaired(root, on_corrupt="skip")
     assert [each.base_offset for each in the_log(root).segments] == [0, 11, 20]
@@ -118,7 +118,7 @@ def test_keep_names_a_segment_by_what_can_be_read_first(root):
     assert not findings(root)
 
 
-def test_keep_drops_a_segment_of_which_nothing_can_be_read(root):
+def test_skip_drops_a_segment_without_readable_batches(root):
     for number in range(10):
         flip_bytes(root, 10, number * SIZE + 16)
     damages, _ = repaired(root, on_corrupt="skip")
@@ -126,7 +126,7 @@ def test_keep_drops_a_segment_of_which_nothing_can_be_read(root):
     assert damages[0].size == 10 * SIZE
 
 
-def test_keep_finds_batches_after_bytes_of_any_kind(root):
+def test_skip_finds_batches_after_bytes_of_any_kind(root):
     path = the_log(root).path / f"{10:020}.log"
     data = path.read_bytes()
     path.write_bytes(data[: 2 * SIZE] + b"\xff" * 777 + data[5 * SIZE :])
@@ -135,7 +135,7 @@ def test_keep_finds_batches_after_bytes_of_any_kind(root):
     assert [(each.position, each.size) for each in damages] == [(2 * SIZE, 777)]
 
 
-def test_like_a_version_ends_the_log_where_that_broker_would(root):
+def test_repair_like_a_version_truncates_the_log_where_that_broker_would(root):
     flip_bytes(root, 10, 3 * SIZE + 70)
     before = all_files(root)
     predicted = kafkastore.recover_log(the_log(root), "2.4", is_clean=False, recovery_point=0)
@@ -148,7 +148,7 @@ def test_like_a_version_ends_the_log_where_that_broker_would(root):
     assert all_files(root) == before
 
 
-def test_what_leaves_a_log_lies_in_the_undo_area(root):
+def test_removed_bytes_of_a_log_are_in_the_undo_area(root):
     flip_bytes(root, 10, 3 * SIZE + 70)
     path = the_log(root).path / f"{10:020}.log"
     data = path.read_bytes()
@@ -158,7 +158,7 @@ def test_what_leaves_a_log_lies_in_the_undo_area(root):
     assert kept.read_bytes() == data
 
 
-def test_indexes_that_are_not_true_are_made_again_and_others_stay(root):
+def test_indexes_that_do_not_match_are_rebuilt_and_others_stay(root):
     log = the_log(root)
     _, second, third = log.segments
     second.time_index_path.write_bytes(second.time_index_path.read_bytes() + bytes(120))
@@ -171,7 +171,7 @@ def test_indexes_that_are_not_true_are_made_again_and_others_stay(root):
     assert not findings(root)
 
 
-def test_transactions_that_were_aborted_stay_so_in_the_pieces(tmp_path):
+def test_aborted_transactions_stay_aborted_in_split_segments(tmp_path):
     sent = [
         Batch((Row(0, 5, b"k", b"%d" % n),), producer_id=7, producer_epoch=0, base_sequence=n,
               is_transactional=True)
@@ -190,13 +190,13 @@ def test_transactions_that_were_aborted_stay_so_in_the_pieces(tmp_path):
     assert aborted[:3] == (7, 0, 4)
 
 
-def test_a_plan_survives_being_written_down(root):
+def test_a_plan_survives_json(root):
     flip_bytes(root, 10, 3 * SIZE + 70)
     plan = plan_repair(root, on_corrupt="skip")
     assert kafkastore.Plan.from_json(plan.to_json()) == plan
 
 
-def test_a_partition_directory_by_itself_is_repaired_too(root):
+def test_a_single_partition_directory_is_repaired_too(root):
     flip_bytes(root, 10, 3 * SIZE + 70)
     path = the_log(root).path
     (path / ".lock").touch()
@@ -204,18 +204,18 @@ def test_a_partition_directory_by_itself_is_repaired_too(root):
     assert offsets(path) == [*range(13), *range(14, 30)]
 
 
-def test_only_named_partitions_are_repaired_however_they_are_named(root):
+def test_only_chosen_partitions_are_repaired_in_each_form_of_choice(root):
     flip_bytes(root, 10, 3 * SIZE + 70)
     name = the_log(root).path.name
-    whole = plan_repair(root, on_corrupt="skip")
+    expected = plan_repair(root, on_corrupt="skip")
     for named in ([name], [the_log(root).topic_partition], {tuple(the_log(root).topic_partition)}):
-        assert plan_repair(root, on_corrupt="skip", partitions=named) == whole
+        assert plan_repair(root, on_corrupt="skip", partitions=named) == expected
     assert not plan_repair(root, on_corrupt="skip", partitions=[]).changes
     with pytest.raises(KeyError, match="nope-0"):
         plan_repair(root, on_corrupt="skip", partitions=["nope-0"])
 
 
-def test_wrong_use_is_said(root, tmp_path):
+def test_wrong_arguments_are_refused(root, tmp_path):
     with pytest.raises(UnknownVersionError):
         plan_repair(root, "best")
     with refused("on_corrupt"):
@@ -226,9 +226,9 @@ def test_wrong_use_is_said(root, tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
-def test_brokers_load_what_was_kept_and_serve_it(golden, load_into_broker, writable_copy, version):
+def test_brokers_load_and_serve_the_kept_records(golden, load_into_broker, writable_copy, version):
     logs = writable_copy(golden(version, "broken-index", "answers").logs)
-    whole = [record.offset for record in the_log(logs).records()]
+    all_offsets = [record.offset for record in the_log(logs).records()]
     segment = the_log(logs).segments[1]
     with segment.open_log() as log:
         first, broken, *_ = log.batches()
@@ -236,12 +236,12 @@ def test_brokers_load_what_was_kept_and_serve_it(golden, load_into_broker, writa
     repaired(logs, on_corrupt="skip", index_interval_bytes=200)
     lost = set(range(broken.base_offset, broken.last_offset + 1))
     left = offsets(logs)
-    assert left == [offset for offset in whole if offset not in lost]
+    assert left == [offset for offset in all_offsets if offset not in lost]
     path = the_log(logs).path
     said = load_into_broker([path], version)
-    told = said.answers["partitions"][path.name]
-    assert [row[0] for row in told["records"]] == left
-    assert told["log_end_offset"] == whole[-1] + 1
+    answers = said.answers["partitions"][path.name]
+    assert [row[0] for row in answers["records"]] == left
+    assert answers["log_end_offset"] == all_offsets[-1] + 1
     logged = "\n".join(said.answers["broker_log"])
     assert "orrupt" not in logged
     assert "rebuilding index" not in logged

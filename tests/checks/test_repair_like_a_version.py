@@ -1,4 +1,4 @@
-"""Logs mended as a broker's recovery would: the files are those that were worked out for it."""
+"""Logs repaired as a broker's recovery would: the files are those of the prediction."""
 
 import os
 
@@ -30,12 +30,12 @@ def segments(*bases):
 
 @pytest.fixture
 def directory(tmp_path):
-    """Four segments of ten records, whose broker was killed."""
+    """Return a partition of four segments of ten records, whose broker was killed."""
     return Log(tuple(segments(0, 10, 20, 30))).write(tmp_path / "logs") / "t-0"
 
 
-def mended(directory, version):
-    """Repair, and compare with what was worked out; return the files and the damages."""
+def repaired(directory, version):
+    """Repair, compare with the prediction, and return the files and the damages."""
     (log,) = kafkastore.open(directory.parent)
     recovered = recover_log(
         log, version, index_interval_bytes=INTERVAL, is_clean=False, recovery_point=0
@@ -60,21 +60,21 @@ def mended(directory, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("torn", [1, SIZE // 2, SIZE - 12])
-def test_a_torn_batch_at_the_end_is_cut_off(directory, version, torn):
+def test_a_torn_batch_at_the_end_is_truncated(directory, version, torn):
     os.truncate(directory / f"{30:020}.log", 10 * SIZE - torn)
-    after, (damage,) = mended(directory, version)
+    after, (damage,) = repaired(directory, version)
     assert len(after[f"{30:020}.log"]) == 9 * SIZE
     assert (damage.position, damage.size) == (9 * SIZE, SIZE - torn)
 
 
 @pytest.mark.parametrize("version", ["2.4", "4.1"])
-def test_a_swap_takes_the_place_of_what_it_replaces(directory, version):
+def test_a_swap_file_replaces_its_segments(directory, version):
     (swap,) = (Segment(10, tuple(FORTY[10:30:2])).recovered(INTERVAL),)
     swap.write(directory)
     for suffix in (".log", ".index", ".timeindex"):
         (directory / f"{10:020}{suffix}").rename(directory / f"{10:020}{suffix}.swap")
     segments(0, 10, 20, 30)[1].write(directory)
-    after, damages = mended(directory, version)
+    after, damages = repaired(directory, version)
     assert after[f"{10:020}.log"] == swap.log
     assert not [name for name in after if name.endswith(".swap")]
     assert f"{20:020}.log" not in after
@@ -82,14 +82,14 @@ def test_a_swap_takes_the_place_of_what_it_replaces(directory, version):
 
 
 @pytest.mark.parametrize("version", ["2.4", "4.1"])
-def test_a_swap_whose_last_batch_is_broken_is_cut_where_it_is(directory, version):
+def test_a_swap_file_is_truncated_at_its_corrupt_last_batch(directory, version):
     for suffix in (".log", ".index", ".timeindex"):
         (directory / f"{10:020}{suffix}").rename(directory / f"{10:020}{suffix}.swap")
     path = directory / f"{10:020}.log.swap"
     data = bytearray(path.read_bytes())
     data[4 * SIZE + 70] ^= 1
     path.write_bytes(data)
-    after, damages = mended(directory, version)
+    after, damages = repaired(directory, version)
     assert len(after[f"{10:020}.log"]) == 4 * SIZE
     assert damages
 
@@ -98,13 +98,13 @@ def test_a_swap_whose_last_batch_is_broken_is_cut_where_it_is(directory, version
 def test_a_segment_whose_offsets_do_not_fit_is_split(tmp_path, version):
     far = [batch.with_offset(2**31 + 1 + slot) for slot, batch in enumerate(FORTY[20:30])]
     root = Log((Segment(0, (*FORTY[:20], *far)),)).write(tmp_path / "logs")
-    after, damages = mended(root / "t-0", version)
+    after, damages = repaired(root / "t-0", version)
     assert len(after[f"{0:020}.log"]) == 20 * SIZE
     assert len(after[f"{2**31 + 1:020}.log"]) == 10 * SIZE
     assert not damages
 
 
-def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
+def test_a_log_that_a_broker_would_delete_completely_is_left_alone(tmp_path):
     root = Log(tuple(segments(0, 10)), checkpointed_start=100).write(tmp_path / "logs")
     os.truncate(root / "t-0" / f"{10:020}.log", 30 * SIZE - 5)
     plan = plan_repair(root, "2.4")
@@ -114,7 +114,7 @@ def test_a_log_that_a_broker_would_delete_whole_is_left_alone(tmp_path):
     assert cut.after.size == 29 * SIZE
 
 
-def test_what_a_broker_fails_on_is_reported_and_no_log_is_changed(directory):
+def test_a_log_on_which_a_broker_fails_is_reported_and_not_changed(directory):
     os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
     (directory / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
     plan = plan_repair(directory.parent, "2.4")
@@ -125,13 +125,13 @@ def test_what_a_broker_fails_on_is_reported_and_no_log_is_changed(directory):
     assert isinstance(alone.error, NoRecoveryError)
     assert isinstance(alone.error.__cause__, CorruptCheckpointError)
     kafkastore.apply(plan)
-    mended(directory, "2.4")
+    repaired(directory, "2.4")
 
 
 @pytest.mark.golden_cases(
     names=["crash*"], versions=["2.*", "3.*", "4.*"], answers="answers-recovered"
 )
-def test_logs_end_where_the_real_broker_ended_them(golden_case, writable_copy):
+def test_logs_end_where_the_real_broker_truncated_them(golden_case, writable_copy):
     root = writable_copy(golden_case.root / "logs")
     kafkastore.apply(plan_repair(root, golden_case.version, index_interval_bytes=200))
     for log in kafkastore.open(root):
@@ -141,28 +141,28 @@ def test_logs_end_where_the_real_broker_ended_them(golden_case, writable_copy):
         assert logs == kept
 
 
-def test_an_index_that_is_missing_of_a_segment_that_goes_is_not_made(directory):
+def test_a_missing_index_of_a_removed_segment_is_not_built(directory):
     os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
     (directory / f"{20:020}.timeindex").unlink()
-    after, _ = mended(directory, "2.4")
+    after, _ = repaired(directory, "2.4")
     assert f"{20:020}.timeindex" not in after
 
 
 @pytest.mark.parametrize("version", ["2.4", "4.1"])
-def test_a_swap_after_a_cut_goes_too_and_is_reported(directory, version):
+def test_a_swap_file_after_a_truncation_is_removed_and_reported(directory, version):
     path = directory / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     data[4 * SIZE + 70] ^= 1
     path.write_bytes(data)
     for suffix in (".log", ".index", ".timeindex"):
         (directory / f"{20:020}{suffix}").rename(directory / f"{20:020}{suffix}.swap")
-    after, damages = mended(directory, version)
-    # Left there it would come back at the broker's next start, behind a gap.
+    after, damages = repaired(directory, version)
+    # If it stayed, the broker's next start would load it after a gap.
     assert not [name for name in after if name.endswith(".swap")]
     assert f"t-0/{20:020}.log.swap" in {damage.path for damage in damages}
 
 
-def test_a_log_that_ends_below_its_start_once_it_is_cut_is_left_alone(tmp_path):
+def test_a_log_that_would_end_below_its_start_is_left_alone(tmp_path):
     root = Log(tuple(segments(0, 10, 20)), checkpointed_start=25).write(tmp_path / "logs")
     path = root / "t-0" / f"{10:020}.log"
     path.write_bytes(path.read_bytes()[:-5])
@@ -172,7 +172,7 @@ def test_a_log_that_ends_below_its_start_once_it_is_cut_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("last", [slice(30), slice(20)], ids=["cut", "lost"])
-def test_a_log_that_ends_below_its_start_is_named_also_where_batches_are_skipped(tmp_path, last):
+def test_a_log_that_ends_below_its_start_is_reported_also_where_batches_are_skipped(tmp_path, last):
     root = Log(tuple(segments(0, 10, 20)), checkpointed_start=25).write(tmp_path / "logs")
     path = root / "t-0" / f"{20:020}.log"
     if last.stop == 20:
@@ -187,7 +187,7 @@ def test_a_log_that_ends_below_its_start_is_named_also_where_batches_are_skipped
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_partition_without_any_log_is_no_matter_of_logs(tmp_path, version):
+def test_a_partition_without_any_log_needs_no_repair(tmp_path, version):
     directory = tmp_path / "logs" / "t-0"
     directory.mkdir(parents=True)
     (directory / f"{0:020}.log.deleted").write_bytes(FORTY[0].data)

@@ -1,4 +1,4 @@
-"""Transaction indexes, producer snapshots and leader epochs made anew; and what can't be mended."""
+"""Rebuilt transaction indexes, producer snapshots and leader epochs; what can't be repaired."""
 
 import os
 from dataclasses import replace
@@ -21,13 +21,13 @@ from kafkastore.formats.state.checkpoints import EpochStart, parse_leader_epoch_
 
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
 SIZE = len(THIRTY[0].data)
-TOLD = ["producer_id", "last_sequence", "last_offset"]
+STATE_FIELDS = ["producer_id", "last_sequence", "last_offset"]
 FROM_0_11 = ["0.11.*", "2.*", "3.*", "4.*"]
 
 
 @pytest.fixture
 def root(tmp_path):
-    """Three segments of ten records, closed in order."""
+    """Return a root with three segments of ten records after a clean shutdown."""
     segments = [Segment(base, tuple(THIRTY[base : base + 10])).indexed() for base in (0, 10, 20)]
     return Log(tuple(segments), is_clean=True).write(tmp_path / "logs")
 
@@ -50,7 +50,7 @@ def repaired(root, on_corrupt="skip", **options):
 
 @pytest.mark.parametrize("on_corrupt", ["skip", "truncate"])
 @pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
-def test_a_transaction_index_that_is_not_true_is_made_again(golden_case, writable_copy, on_corrupt):
+def test_a_transaction_index_that_does_not_match_is_rebuilt(golden_case, writable_copy, on_corrupt):
     root = writable_copy(golden_case.logs)
     damaged = [path for path in root.rglob("*.txnindex") if path.stat().st_size]
     before = {path: path.read_bytes() for path in damaged}
@@ -68,7 +68,7 @@ def test_a_transaction_index_that_is_not_true_is_made_again(golden_case, writabl
         ]
     )
 )
-def test_epochs_of_a_log_are_those_of_most_batches_that_never_fall(changes):
+def test_epochs_of_a_log_are_those_of_the_longest_sequence_that_never_falls(changes):
     most = max(
         sum(count for _, count in chosen)
         for size in range(len(changes) + 1)
@@ -90,7 +90,7 @@ def test_epochs_of_a_log_are_those_of_most_batches_that_never_fall(changes):
 @pytest.mark.parametrize(
     ("position", "bit"), [*product((3, 8, 15), (3, 7, 30, 31)), (29, 2), (29, 31)]
 )
-def test_an_epoch_that_one_batch_contradicts_is_not_taken_over(tmp_path, position, bit):
+def test_an_epoch_in_only_one_batch_is_ignored(tmp_path, position, bit):
     epochs = [2] * 7 + [5] * 3 + [6] * 20
     batches = [
         replace(each, leader_epoch=epoch) for each, epoch in zip(THIRTY, epochs, strict=True)
@@ -109,13 +109,13 @@ def test_an_epoch_that_one_batch_contradicts_is_not_taken_over(tmp_path, positio
 
 @pytest.mark.parametrize("damage", ["flipped", "emptied"])
 @pytest.mark.golden_cases(names="transactions", versions=FROM_0_11, answers="answers")
-def test_a_producer_snapshot_that_can_t_be_read_is_made_again(golden_case, writable_copy, damage):
+def test_a_corrupt_producer_snapshot_is_rebuilt(golden_case, writable_copy, damage):
     root = writable_copy(golden_case.logs)
     snapshots = {}
     for path in root.glob("t*/*.snapshot"):
         entries = producer_snapshot.parse(path.read_bytes())
         if len(entries):
-            snapshots[path] = entries[TOLD].tolist()
+            snapshots[path] = entries[STATE_FIELDS].tolist()
     assert snapshots
     for path in snapshots:
         if damage == "flipped":
@@ -123,15 +123,15 @@ def test_a_producer_snapshot_that_can_t_be_read_is_made_again(golden_case, writa
         else:
             path.write_bytes(b"")
     assert not repaired(root, "truncate", version=golden_case.version)
-    for path, told in snapshots.items():
-        known = {entry[0]: entry for entry in told}
-        for entry in producer_snapshot.parse(path.read_bytes())[TOLD].tolist():
+    for path, expected in snapshots.items():
+        known = {entry[0]: entry for entry in expected}
+        for entry in producer_snapshot.parse(path.read_bytes())[STATE_FIELDS].tolist():
             assert known.get(entry[0], entry) == entry
     assert not findings(root)
 
 
 @pytest.mark.golden_cases(names="leader-epochs", versions=FROM_0_11, answers="answers")
-def test_leader_epochs_are_found_again_in_the_batches(golden_case, writable_copy):
+def test_leader_epochs_are_rebuilt_from_the_batches(golden_case, writable_copy):
     root = writable_copy(golden_case.logs)
     paths = [path for path in root.rglob("leader-epoch-checkpoint")
              if not path.parent.name.startswith("__")]
@@ -143,7 +143,7 @@ def test_leader_epochs_are_found_again_in_the_batches(golden_case, writable_copy
     for path, entries in before.items():
         (log,) = (each for each in kafkastore.open(root) if each.path == path.parent)
         found = parse_leader_epoch_checkpoint(path.read_bytes())
-        # An epoch without a batch is in no log.
+        # An epoch without a batch can't be rebuilt from the log.
         assert set(found) <= {*entries}
         assert [each.epoch for each in found] == sorted(
             {batch.leader_epoch for batch in log.batches()}
@@ -151,7 +151,7 @@ def test_leader_epochs_are_found_again_in_the_batches(golden_case, writable_copy
     assert not findings(root)
 
 
-def test_snapshots_and_epochs_after_a_log_that_is_cut_go_with_it(root):
+def test_snapshots_and_epochs_beyond_a_truncated_log_are_removed(root):
     directory = root / "t-0"
     (directory / f"{30:020}.snapshot").write_bytes(producer_snapshot.pack([]))
     (directory / f"{20:020}.snapshot").write_bytes(producer_snapshot.pack([]))
@@ -164,11 +164,11 @@ def test_snapshots_and_epochs_after_a_log_that_is_cut_go_with_it(root):
     assert not list(kafkastore.verify(root))
 
 
-def test_a_torn_tail_is_cut_and_preallocated_space_is_not(root):
+def test_a_torn_tail_is_truncated_and_preallocated_space_is_not(root):
     path = root / "t-0" / f"{20:020}.log"
     data = path.read_bytes()
     path.write_bytes(data + bytes(5000))
-    assert plan_repair(root, on_corrupt="skip").changes  # a broker would append behind the zeros
+    assert plan_repair(root, on_corrupt="skip").changes  # a broker would append after the zeros
     (root / ".kafka_cleanshutdown").unlink()
     assert not plan_repair(root, on_corrupt="skip").changes
     path.write_bytes(data + THIRTY[0].data[:60])
@@ -178,7 +178,7 @@ def test_a_torn_tail_is_cut_and_preallocated_space_is_not(root):
     assert [(each.position, each.size) for each in plan.removed] == [(10 * SIZE, 60)]
 
 
-def test_a_segment_without_anything_readable_still_holds_its_offsets(root):
+def test_a_segment_without_readable_batches_still_has_its_offset_range(root):
     path = root / "t-0" / f"{20:020}.log"
     path.write_bytes(b"\xff" * 500)
     repaired(root)
@@ -201,7 +201,7 @@ def test_only_a_missing_index_is_rebuilt(root):
         *product([".txnindex", ".snapshot"], ["fifo", "directory"]),
     ],
 )
-def test_what_is_no_file_is_left_alone_and_the_rest_is_repaired(root, suffix, kind):
+def test_a_file_that_is_not_regular_is_left_alone_and_others_are_repaired(root, suffix, kind):
     odd, zeros = root / "t-0" / f"{10:020}{suffix}", root / "t-0" / f"{0:020}.timeindex"
     odd.unlink(missing_ok=True)
     match kind:
@@ -226,12 +226,12 @@ def test_what_is_no_file_is_left_alone_and_the_rest_is_repaired(root, suffix, ki
         assert isinstance(each.error, NotAFileError | ChangeRefusedError | FileNotFoundError)
 
 
-def test_wrong_intervals_are_refused(root):
+def test_an_invalid_interval_is_refused(root):
     with pytest.raises(InvalidConfigError):
         plan_repair(root, on_corrupt="skip", index_interval_bytes=-1)
 
 
-def test_transactions_reach_over_segments_that_are_not_changed(tmp_path):
+def test_transactions_may_span_unchanged_segments(tmp_path):
     begun = Batch((Row(0, 5),), producer_id=7, producer_epoch=0, base_sequence=0,
                   is_transactional=True)
     abort = marker(0, 9, is_commit=False, producer_id=7)
@@ -246,7 +246,7 @@ def test_transactions_reach_over_segments_that_are_not_changed(tmp_path):
     assert [each[:3] for each in aborted] == [(7, 0, 5)]
 
 
-def test_a_swap_that_alone_has_the_records_keeps_what_can_be_read(root):
+def test_readable_records_are_kept_that_only_a_swap_file_has(root):
     directory = root / "t-0"
     for suffix in (".log", ".index", ".timeindex"):
         (directory / f"{10:020}{suffix}").rename(directory / f"{10:020}{suffix}.swap")
@@ -261,7 +261,7 @@ def test_a_swap_that_alone_has_the_records_keeps_what_can_be_read(root):
     assert not findings(root)
 
 
-def test_a_transaction_that_lost_its_beginning_begins_later_in_the_index_after(tmp_path):
+def test_a_transaction_that_lost_its_first_batches_begins_later_in_the_rebuilt_index(tmp_path):
     begun, more = (
         Batch((Row(0, 100, b"k", b"v"),), producer_id=7, producer_epoch=0, base_sequence=sequence,
               is_transactional=True)

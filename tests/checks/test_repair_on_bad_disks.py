@@ -1,4 +1,4 @@
-"""Repairs of logs with sectors that can't be read, by Python and by compiled code."""
+"""Repair of logs with unreadable sectors, by Python and by compiled code."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the pass over one segment's log finds, and that it goes on behind what is broken."""
+"""The check of one segment's log: its findings, and that it continues after damage."""
 
 import struct
 
@@ -22,7 +22,7 @@ SIZE = len(BATCHES[0].data)
 
 
 def written(root, batches=BATCHES, *, is_clean=True, **changes):
-    """A log directory of one segment with its indexes, and the path of its log."""
+    """Write a log directory of one segment with its indexes; return it and the log's path."""
     segment = Segment(0, tuple(batches), **changes).indexed(interval=1000)
     logs = Log((segment,), is_clean=is_clean).write(root)
     return logs, logs / "t-0" / f"{0:020}.log"
@@ -34,7 +34,7 @@ def change(path, position, data):
     path.write_bytes(content)
 
 
-def test_a_whole_segment_gives_no_finding_and_reports_what_it_has(tmp_path):
+def test_a_valid_segment_gives_no_finding_and_reports_its_contents(tmp_path):
     logs, _ = written(tmp_path / "logs", in_a_row(
         [batch(5), batch(9), batch(9), batch(2, leader_epoch=3), batch(1, leader_epoch=7)]))
     ((check, findings),) = checks_of(logs)
@@ -45,7 +45,7 @@ def test_a_whole_segment_gives_no_finding_and_reports_what_it_has(tmp_path):
     assert check.producers is None
 
 
-# Byte of a batch that is changed -> what is found.
+# Changed byte of a batch -> the finding.
 BROKEN = {
     9: FindingKind.CORRUPT_BATCH,
     11: FindingKind.CHECKSUM_MISMATCH,
@@ -56,7 +56,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("byte", BROKEN)
-def test_after_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_drop(tmp_path, byte):
+def test_the_check_continues_after_a_corrupt_batch_and_counts_the_bytes_a_broker_would_drop(
+    tmp_path, byte
+):
     logs, log = written(tmp_path / "logs")
     at = 20 * SIZE + byte
     change(log, at, bytes([log.read_bytes()[at] ^ 0x55]))
@@ -67,7 +69,7 @@ def test_after_a_broken_batch_the_check_goes_on_and_says_what_a_broker_would_dro
     assert (damage.batches_after, damage.valid_bytes_after) == (39, 39 * SIZE)
 
 
-def test_the_indexes_after_a_broken_batch_are_checked(tmp_path):
+def test_index_entries_after_a_corrupt_batch_are_checked(tmp_path):
     logs, log = written(tmp_path / "logs")
     change(log, 20 * SIZE + 100, b"\xff")
     for suffix in (".index", ".timeindex"):
@@ -77,14 +79,14 @@ def test_the_indexes_after_a_broken_batch_are_checked(tmp_path):
     assert [found.path.suffix for found in findings_of(logs)] == [".log", ".index", ".timeindex"]
 
 
-def test_entries_that_lead_to_broken_bytes_are_not_judged(tmp_path):
+def test_index_entries_that_lead_to_corrupt_bytes_are_not_checked(tmp_path):
     logs, log = written(tmp_path / "logs")
     for first in range(3, 50, 7):
         change(log, first * SIZE + 8, b"\xff" * (4 * SIZE))
     assert {found.path for found in findings_of(logs)} == {log}
 
 
-def test_each_damaged_place_reports_how_much_is_good_after_it(tmp_path):
+def test_each_corrupt_place_reports_how_much_is_valid_after_it(tmp_path):
     logs, log = written(tmp_path / "logs")
     for number in (10, 30, 59):
         change(log, number * SIZE + 100, b"\xff")
@@ -95,7 +97,7 @@ def test_each_damaged_place_reports_how_much_is_good_after_it(tmp_path):
     ]
 
 
-def test_of_many_damaged_places_the_first_sixteen_are_reported(tmp_path):
+def test_of_many_corrupt_places_the_first_sixteen_are_reported(tmp_path):
     logs, log = written(tmp_path / "logs")
     for number in range(0, 60, 2):
         change(log, number * SIZE + 100, b"\xff")
@@ -106,7 +108,7 @@ def test_of_many_damaged_places_the_first_sixteen_are_reported(tmp_path):
 @pytest.mark.parametrize(
     ("start", "end"), [(0, 4096), (4096, 8192), (8192, 20480), (58 * SIZE, 60 * SIZE)]
 )
-def test_after_sectors_that_can_not_be_read_the_check_goes_on(
+def test_the_check_continues_after_unreadable_sectors(
     tmp_path, monkeypatch, start, end
 ):
     logs, log = written(tmp_path / "logs")
@@ -118,7 +120,7 @@ def test_after_sectors_that_can_not_be_read_the_check_goes_on(
     assert [each.batches_after for each in check.damages] == [60 - before]
 
 
-def test_a_torn_batch_is_usual_only_for_a_broker_that_was_killed(tmp_path):
+def test_a_torn_batch_is_normal_only_for_a_killed_broker(tmp_path):
     tail = batch().with_offset(60).data[:-1]
     for is_clean, kind in (
         (False, FindingKind.INCOMPLETE_LAST_BATCH), (True, FindingKind.BYTES_AFTER_CLEAN_SHUTDOWN)
@@ -128,12 +130,12 @@ def test_a_torn_batch_is_usual_only_for_a_broker_that_was_killed(tmp_path):
         assert (found.kind, found.position) == (kind, 60 * SIZE)
 
 
-def test_zeros_after_the_log_are_no_damage_where_a_start_cuts_them_off(tmp_path):
+def test_zeros_after_the_log_are_not_damage_where_a_start_truncates_them(tmp_path):
     logs, _ = written(tmp_path / "logs", is_clean=False, tail=bytes(9000))
     assert findings_of(logs, with_style=True) == []
 
 
-def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_cuts_what_follows(
+def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_drops_segments(
     tmp_path
 ):
     logs, _ = written(tmp_path / "clean", is_clean=True, tail=bytes(9000))
@@ -146,7 +148,7 @@ def test_zeros_are_a_data_loss_risk_where_a_broker_appends_after_them_or_cuts_wh
     assert (found.kind, found.position) == (FindingKind.INCOMPLETE_BATCH, 30 * SIZE)
 
 
-def test_a_batch_beyond_its_segment_is_not_a_fault_of_the_next_one(tmp_path):
+def test_a_batch_beyond_its_segment_is_not_a_fault_of_the_next_segment(tmp_path):
     first, second = BATCHES[:30], BATCHES[30:]
     first[-1] = first[-1].with_offset(33)
     segments = [Segment(0, tuple(first)), Segment(30, tuple(second))]
@@ -159,7 +161,7 @@ def test_a_batch_beyond_its_segment_is_not_a_fault_of_the_next_one(tmp_path):
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_last_batch_that_seems_torn_for_its_length_alone_is_reported(tmp_path, magic):
+def test_a_last_batch_that_seems_torn_only_because_of_its_length_is_reported(tmp_path, magic):
     logs, log = written(tmp_path / "logs", in_a_row(
         [batch(magic=magic) for _ in range(3)]), is_clean=False)
     last = 2 * (log.stat().st_size // 3)
@@ -169,7 +171,7 @@ def test_a_last_batch_that_seems_torn_for_its_length_alone_is_reported(tmp_path,
     assert found[0].kind is FindingKind.CORRUPT_BATCH
 
 
-def test_a_frame_that_runs_past_the_end_is_reported_with_what_lies_after_it(tmp_path):
+def test_a_batch_that_extends_past_the_end_is_reported_with_the_valid_bytes_after_it(tmp_path):
     logs, log = written(tmp_path / "logs", is_clean=False)
     change(log, 20 * SIZE + 8, b"\x7f")
     ((check, (found,)),) = checks_of(logs)
@@ -178,14 +180,14 @@ def test_a_frame_that_runs_past_the_end_is_reported_with_what_lies_after_it(tmp_
 
 
 def with_field(data, position, code, value):
-    """A record batch with one field changed and its checksum right again."""
+    """Return a record batch with one field changed and a valid checksum."""
     changed = bytearray(data)
     struct.pack_into(code, changed, position, value)
     struct.pack_into(">I", changed, 17, crc32c(bytes(changed[21:])))
     return bytes(changed)
 
 
-# Field of the second of three batches -> what is found.
+# Changed field of the second of three batches -> the finding.
 FAULTS = {
     "count": (57, ">i", 2, FindingKind.WRONG_RECORD_COUNT),
     "negative count": (57, ">i", -1, FindingKind.WRONG_RECORD_COUNT),
@@ -233,7 +235,7 @@ def test_a_fault_of_many_batches_is_one_finding_at_the_first(tmp_path):
     assert (found.path, found.position) == (log, SIZE)
 
 
-def test_without_the_log_nothing_is_said_of_it(tmp_path):
+def test_without_the_log_there_is_no_finding_about_it(tmp_path):
     logs, log = written(tmp_path / "logs")
     change(log, 20 * SIZE + 100, b"\xff")
     assert findings_of(logs, reads_log=False) == []

@@ -1,4 +1,4 @@
-"""Index entries by what they promise: silent on all writers, and finding what breaks it."""
+"""The check of index entries: no findings for any writer, and every wrong entry is found."""
 
 import struct
 
@@ -27,7 +27,7 @@ TIMES = st.lists(st.integers(NOW, NOW + 20), min_size=1, max_size=4)
 
 @st.composite
 def logs(draw):
-    """Batches of one segment as producers, compaction and old versions leave them."""
+    """Draw batches of one segment as producers, compaction and old versions leave them."""
     found = []
     for _ in range(draw(st.integers(0, 40))):
         magic = draw(st.sampled_from([0, 1, 2, 2, 2]))
@@ -53,7 +53,7 @@ WRITERS = {
 @bounded(80)
 @given(batches=logs(), style=st.sampled_from(sorted(WRITERS)), batches_a_set=st.integers(1, 6),
        interval=st.sampled_from([0, 100, 300, 4096]))
-def test_what_leaders_and_followers_of_all_versions_write_is_right(
+def test_indexes_of_leaders_and_followers_of_all_versions_give_no_finding(
     tmp_path_factory, batches, style, batches_a_set, interval
 ):
     segment = Segment(0, batches).indexed(
@@ -66,7 +66,9 @@ def test_what_leaders_and_followers_of_all_versions_write_is_right(
 
 @bounded(40)
 @given(batches=logs(), interval=st.sampled_from([0, 300, 4096]), is_clean=st.booleans())
-def test_what_recovery_makes_is_right(tmp_path_factory, batches, interval, is_clean):
+def test_indexes_that_recovery_rebuilds_give_no_finding(
+    tmp_path_factory, batches, interval, is_clean
+):
     root = tmp_path_factory.mktemp("x")
     logs = Log((Segment(0, batches).recovered(interval),), is_clean=is_clean).write(root / "logs")
     assert findings_of(logs) == []
@@ -76,7 +78,7 @@ BATCHES = tuple(in_a_row([batch(NOW + number) for number in range(30)]))
 
 
 def written(root, *, batches=BATCHES, is_clean=True, is_active=True, tail=b"", **indexes):
-    """A log directory whose first segment has these indexes, and the stem of its files."""
+    """Write a log directory whose first segment has these indexes; return it and the log."""
     segment = Segment(0, tuple(batches), tail=tail).indexed(interval=200)
     for name, data in indexes.items():
         object.__setattr__(segment, name, data)
@@ -99,8 +101,8 @@ SIZE = len(BATCHES[0].data)
 END = 30 * SIZE
 TORN = BATCHES[0].with_offset(30).data[:-9]
 
-# An offset index -> the byte of the false entry.
-FALSE_OFFSETS = {
+# An offset index -> the byte of the wrong entry.
+WRONG_OFFSETS = {
     "within a batch": (offset_entries((4, 4 * SIZE), (8, 8 * SIZE + 1)), 8),
     "of a record before": (offset_entries((4, 4 * SIZE), (7, 8 * SIZE)), 8),
     "going back": (offset_entries((8, 8 * SIZE), (9, 4 * SIZE)), 8),
@@ -109,28 +111,28 @@ FALSE_OFFSETS = {
 }
 
 
-@pytest.mark.parametrize("case", FALSE_OFFSETS)
-def test_an_offset_entry_that_leads_astray_gives_wrong_answers(tmp_path, case):
-    data, position = FALSE_OFFSETS[case]
+@pytest.mark.parametrize("case", WRONG_OFFSETS)
+def test_a_wrong_offset_entry_gives_wrong_answers(tmp_path, case):
+    data, position = WRONG_OFFSETS[case]
     logs, log = written(tmp_path / "logs", offset_index=data)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (log.with_suffix(".index"), position)
-    # Beside a clean-shutdown marker, a broker begins at the last entry's position.
+    # After a clean shutdown, a broker begins at the last entry's position.
     is_risk = case == "within a batch"
     assert found.kind is (
         FindingKind.LOADED_OFFSET_INDEX_MISMATCH if is_risk else FindingKind.OFFSET_INDEX_MISMATCH)
     assert found.remedy == f"kafkastore reindex {log.parent}"
 
 
-BEHIND = {
+BEYOND_END = {
     "offset": offset_entries((4, 4 * SIZE), (30, 8 * SIZE)),
     "position": offset_entries((4, 4 * SIZE), (29, END)),
 }
 
 
-@pytest.mark.parametrize("case", BEHIND)
-def test_an_offset_entry_beyond_the_end_costs_records_where_a_broker_believes_it(tmp_path, case):
-    data = BEHIND[case]
+@pytest.mark.parametrize("case", BEYOND_END)
+def test_an_offset_entry_beyond_the_end_costs_records_where_a_broker_trusts_it(tmp_path, case):
+    data = BEYOND_END[case]
     logs, _ = written(tmp_path / "clean", offset_index=data)
     (found,) = findings_of(logs)
     assert (found.kind, found.position) == (FindingKind.LOADED_OFFSET_INDEX_BEYOND_LOG_END, 8)
@@ -144,7 +146,7 @@ def test_an_offset_entry_beyond_the_end_costs_records_where_a_broker_believes_it
         FindingKind.INCOMPLETE_LAST_BATCH, FindingKind.OFFSET_INDEX_LEFT_BY_CRASH}
 
 
-def test_of_several_false_entries_the_one_that_a_broker_begins_at_is_reported(tmp_path):
+def test_of_several_wrong_entries_the_one_that_a_broker_begins_at_is_reported(tmp_path):
     data = offset_entries((4, 4 * SIZE + 1), (30, 31 * SIZE))
     logs, _ = written(tmp_path / "clean", offset_index=data)
     (found,) = findings_of(logs)
@@ -154,20 +156,20 @@ def test_of_several_false_entries_the_one_that_a_broker_begins_at_is_reported(tm
     assert (found.kind, found.position) == (FindingKind.OFFSET_INDEX_MISMATCH, 0)
 
 
-# A time index -> the byte of the false entry.
-FALSE_TIMES = {
-    "a timestamp of none": (time_entries((NOW + 3, 3), (NOW + 400, 8)), 12),
-    "the offset of another": (time_entries((NOW + 3, 3), (NOW + 8, 7)), 12),
+# A time index -> the byte of the wrong entry.
+WRONG_TIMES = {
+    "a timestamp of no record": (time_entries((NOW + 3, 3), (NOW + 400, 8)), 12),
+    "the offset of another record": (time_entries((NOW + 3, 3), (NOW + 8, 7)), 12),
     "an offset that goes back": (time_entries((NOW + 8, 8), (NOW + 9, 3)), 12),
     "equal timestamps": (time_entries((NOW + 8, 8), (NOW + 8, 8)), 12),
-    "behind the end": (time_entries((NOW + 3, 3), (NOW + 50, 30)), 12),
+    "beyond the end": (time_entries((NOW + 3, 3), (NOW + 50, 30)), 12),
     "not the last one": (time_entries((NOW + 3, 3)), 12),
 }
 
 
-@pytest.mark.parametrize("case", FALSE_TIMES)
+@pytest.mark.parametrize("case", WRONG_TIMES)
 def test_a_time_entry_that_the_log_contradicts_gives_wrong_answers(tmp_path, case):
-    data, position = FALSE_TIMES[case]
+    data, position = WRONG_TIMES[case]
     logs, log = written(tmp_path / "logs", time_index=data, is_active=False)
     (found,) = findings_of(logs)
     assert (found.path, found.position) == (log.with_suffix(".timeindex"), position)
@@ -177,7 +179,7 @@ def test_a_time_entry_that_the_log_contradicts_gives_wrong_answers(tmp_path, cas
     assert found.remedy == f"kafkastore reindex {log.parent}"
 
 
-def test_the_first_of_equal_maxima_counts(tmp_path):
+def test_the_first_of_equal_maximum_timestamps_counts(tmp_path):
     batches = in_a_row([batch(NOW), batch(NOW + 5), batch(NOW + 5), batch(NOW)])
     for offset, expected in ((1, 0), (2, 1)):
         logs, _ = written(
@@ -196,7 +198,7 @@ def test_zeros_are_a_data_loss_risk_for_an_inactive_segment_whatever_its_timesta
         assert found.kind is FindingKind.ZERO_TIME_INDEX_ENTRIES
 
 
-def test_the_entry_of_timestamp_0_at_the_base_offset_is_no_padding(tmp_path):
+def test_the_entry_of_timestamp_0_at_the_base_offset_is_not_padding(tmp_path):
     batches = in_a_row([batch(0) for _ in range(4)])
     logs, _ = written(tmp_path / "one", batches=batches, time_index=bytes(12), is_active=False)
     assert findings_of(logs) == []
@@ -210,7 +212,7 @@ def test_the_entry_of_timestamp_0_at_the_base_offset_is_no_padding(tmp_path):
     assert findings_of(logs) == []
 
 
-def test_padding_is_usual_where_a_broker_makes_the_index_again(tmp_path):
+def test_padding_is_normal_where_a_broker_rebuilds_the_index(tmp_path):
     padding = {"offset_index": offset_entries((4, 4 * SIZE)) + bytes(80),
                "time_index": time_entries((NOW + 4, 4)) + bytes(120)}
     logs, _ = written(tmp_path / "killed", is_clean=False, **padding)
@@ -240,7 +242,7 @@ def test_one_entry_dates_a_segment_without_timestamps(tmp_path, offset):
         time_entries((NOW, 3), (NOW + 1, 4)),
     ],
 )
-def test_other_entries_of_a_segment_without_timestamps_are_false(tmp_path, data):
+def test_other_entries_of_a_segment_without_timestamps_are_wrong(tmp_path, data):
     logs, log = written(
         tmp_path / "logs", batches=UNTIMED, is_active=False, time_index=data)
     (found,) = findings_of(logs)
@@ -253,12 +255,12 @@ def test_a_segment_without_timestamps_needs_no_entry(tmp_path):
     assert findings_of(logs) == []
     (found,) = findings_of(logs, with_style=True)
     assert found.kind is FindingKind.EMPTY_TIME_INDEX_WITHOUT_TIMESTAMPS
-    logs, _ = written(tmp_path / "gone", batches=UNTIMED, is_active=False, time_index=None)
+    logs, _ = written(tmp_path / "missing", batches=UNTIMED, is_active=False, time_index=None)
     (found,) = findings_of(logs, with_style=True)
     assert found.kind is FindingKind.MISSING_TIME_INDEX_WITHOUT_TIMESTAMPS
 
 
-def test_a_missing_or_empty_time_index_goes_wrong_where_records_have_timestamps(tmp_path):
+def test_a_missing_or_empty_time_index_is_a_fault_where_records_have_timestamps(tmp_path):
     for kind, data in (
         (FindingKind.MISSING_TIME_INDEX, None), (FindingKind.EMPTY_TIME_INDEX, b"")
     ):
@@ -267,7 +269,7 @@ def test_a_missing_or_empty_time_index_goes_wrong_where_records_have_timestamps(
         assert found.kind is kind
 
 
-def test_parts_of_entries_are_reported_at_their_byte(tmp_path):
+def test_incomplete_entries_are_reported_at_their_byte(tmp_path):
     segment = Segment(0, BATCHES).indexed(interval=200)
     logs, _ = written(tmp_path / "logs", offset_index=segment.offset_index + b"\0\0\0",
                       time_index=segment.time_index + b"\1")
@@ -275,13 +277,13 @@ def test_parts_of_entries_are_reported_at_their_byte(tmp_path):
         (".index", len(segment.offset_index)), (".timeindex", len(segment.time_index))]
 
 
-# An index that is wrong by itself, without its log.
+# An index that is wrong even without its log.
 WRONG_BY_ITSELF = {
     "offset disorder": {"offset_index": offset_entries((8, 900), (7, 950))},
-    "position behind the file": {"offset_index": offset_entries((8, END))},
+    "position beyond the file": {"offset_index": offset_entries((8, END))},
     "offset of the next segment": {"offset_index": offset_entries((30, 100))},
     "time disorder": {"time_index": time_entries((NOW, 4), (NOW - 1, 5))},
-    "time behind the segment": {"time_index": time_entries((NOW, 31))},
+    "offset beyond the segment": {"time_index": time_entries((NOW, 31))},
     "zeros": {"time_index": bytes(24)},
     "odd bytes": {"time_index": bytes(5)},
     "no offset index": {"offset_index": None},
@@ -302,7 +304,7 @@ def test_twelve_zero_bytes_that_the_log_contradicts_are_reported_once(tmp_path):
     for number, (batches, severity) in enumerate((
         (BATCHES, Severity.DATA_LOSS_RISK),
         (untimed, Severity.DATA_LOSS_RISK),
-        (starts_at_0, Severity.WRONG_ANSWERS),  # a true entry, but not the last one
+        (starts_at_0, Severity.WRONG_ANSWERS),  # a valid entry, but not the last one
     )):
         logs, _ = written(
             tmp_path / str(number), batches=batches, time_index=bytes(12), is_active=False)
@@ -310,7 +312,7 @@ def test_twelve_zero_bytes_that_the_log_contradicts_are_reported_once(tmp_path):
         assert (found.path.suffix, found.severity) == (".timeindex", severity)
 
 
-def test_a_time_entry_after_an_incomplete_batch_is_left_by_a_crash(tmp_path):
+def test_a_time_entry_after_an_incomplete_batch_comes_from_a_crash(tmp_path):
     logs, _ = written(
         tmp_path / "logs", is_clean=False, tail=TORN,
         time_index=time_entries((NOW + 3, 3), (NOW + 50, 30)))
@@ -337,7 +339,7 @@ def test_an_index_that_is_too_large_for_its_log_is_corrupt(tmp_path):
     assert found.kind is FindingKind.CORRUPT_INDEX
 
 
-def test_future_modification_times_without_timestamps_are_doubtful(tmp_path):
+def test_future_modification_times_without_timestamps_are_reported(tmp_path):
     log = Log((Segment(0, UNTIMED, modified_ms=10**13), Segment(6, (), modified_ms=10**13)))
     kinds = {each.kind for each in kafkastore.verify(log.write(tmp_path / "logs"))}
     assert FindingKind.DOUBTFUL_MODIFICATION_TIMES in kinds

@@ -1,4 +1,4 @@
-"""The transaction index against the markers in the log."""
+"""The check of the transaction index against the markers in the log."""
 
 import os
 
@@ -31,7 +31,7 @@ def commit(producer_id=1):
 
 
 def written(root, *segments, entries=()):
-    """A clean log directory of these batches, and the transaction indexes of these entries."""
+    """Write a clean log directory of these batches and transaction index entries."""
     found, offset = [], 0
     for batches in segments:
         placed = in_a_row(batches, offset)
@@ -52,15 +52,15 @@ BATCHES = [data(1), data(2), abort(1), commit(2), data(1), data(3), abort(1)]
 ENTRIES = [(1, 0, 4, 2), (1, 6, 10, 8)]
 
 
-def test_entries_that_keep_their_promise_are_silent(tmp_path):
+def test_valid_entries_give_no_finding(tmp_path):
     logs, _ = written(tmp_path / "logs", BATCHES, entries=[ENTRIES])
     ((check, findings),) = checks_of(logs)
     assert findings == []
     assert check.producers.open_transactions == {3: 8}
 
 
-# Entries instead of those -> slot of the false one, and what is found.
-FALSE = {
+# Changed entries -> slot of the wrong one, and the finding.
+WRONG = {
     "another producer": ([(7, 0, 4, 2), ENTRIES[1]], 0, FindingKind.MISSING_ABORT_MARKER),
     "no marker there": ([(1, 0, 3, 2), ENTRIES[1]], 0, FindingKind.MISSING_ABORT_MARKER),
     "a commit": ([ENTRIES[0], (2, 2, 5, 6), ENTRIES[1]], 1, FindingKind.MISSING_ABORT_MARKER),
@@ -77,9 +77,9 @@ FALSE = {
 }
 
 
-@pytest.mark.parametrize("case", FALSE)
-def test_a_false_entry_gives_wrong_answers(tmp_path, case):
-    entries, slot, kind = FALSE[case]
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_entry_gives_wrong_answers(tmp_path, case):
+    entries, slot, kind = WRONG[case]
     logs, (index,) = written(tmp_path / "logs", BATCHES, entries=[entries])
     found = findings_of(logs)[0]
     assert (found.path, found.position) == (index, slot * transaction_index.ENTRY_SIZE)
@@ -87,7 +87,7 @@ def test_a_false_entry_gives_wrong_answers(tmp_path, case):
     assert found.remedy == f"kafkastore reindex {index.parent}"
 
 
-def test_a_last_stable_offset_that_is_too_low_costs_only_time(tmp_path):
+def test_a_last_stable_offset_that_is_too_low_only_costs_time(tmp_path):
     logs, _ = written(tmp_path / "logs", BATCHES, entries=[[(1, 0, 4, 0), (1, 6, 10, 3)]])
     assert findings_of(logs) == []
 
@@ -108,7 +108,7 @@ def test_a_transaction_may_begin_segments_before_its_marker(tmp_path):
     assert (found.path, found.kind) == (index, FindingKind.ABORTED_TRANSACTION_BEGINS_LATE)
 
 
-def test_a_transaction_that_began_before_the_log_is_not_judged_by_what_is_gone(tmp_path):
+def test_a_transaction_that_began_before_the_log_start_is_not_checked_in_deleted_records(tmp_path):
     segments = [[data(1)], [data(2)], [data(1), abort(1), commit(2)]]
     logs, (first, *_) = written(
         tmp_path / "logs", *segments, entries=[(), (), [(1, 0, 6, 2)]])
@@ -124,7 +124,7 @@ def test_a_marker_of_a_transaction_without_records_may_have_an_entry_or_none(tmp
         assert findings_of(logs) == []
 
 
-def test_batches_that_compaction_took_away_are_not_missed(tmp_path):
+def test_batches_that_compaction_removed_are_not_reported_missing(tmp_path):
     # Of producer 1's transaction, offsets 0 to 4, the batch at 3 is left.
     batches = [data(1, count=1).with_offset(3), abort(1).with_offset(4)]
     segment = Segment(0, tuple(batches)).indexed()
@@ -147,23 +147,23 @@ def test_a_log_without_producers_has_no_entry(tmp_path):
 
 def test_versions_and_odd_bytes_are_reported_at_their_byte(tmp_path):
     logs, (index,) = written(tmp_path / "logs", BATCHES, entries=[ENTRIES])
-    whole = index.read_bytes()
-    index.write_bytes(whole + b"\0" * 5)
+    valid = index.read_bytes()
+    index.write_bytes(valid + b"\0" * 5)
     (found,) = findings_of(logs)
     assert (found.position, found.kind) == (68, FindingKind.INCOMPLETE_TRANSACTION_INDEX_ENTRY)
-    index.write_bytes(whole[:34] + b"\0\1" + whole[36:])
+    index.write_bytes(valid[:34] + b"\0\1" + valid[36:])
     (found,) = findings_of(logs)
     assert (found.position, found.kind) == (34, FindingKind.CORRUPT_TRANSACTION_INDEX)
 
 
-def test_after_damage_only_what_was_read_is_judged(tmp_path, monkeypatch):
+def test_after_damage_only_readable_batches_are_checked(tmp_path, monkeypatch):
     segments = [[data(1), data(2), abort(1), commit(2), data(1), abort(1)]]
     entries = [[(1, 0, 4, 2), (1, 6, 8, 9)]]
     logs, (index,) = written(tmp_path / "logs", *segments, entries=entries)
     log = index.with_suffix(".log")
     clean = log.read_bytes()
     at = 0
-    while at < len(clean):   # each batch lost in its turn
+    while at < len(clean):   # each batch is lost in turn
         size = 12 + int.from_bytes(clean[at + 8 : at + 12], "big")
         log.write_bytes(clean[: at + 30] + b"\xff" + clean[at + 31 :])
         assert [found.path.suffix for found in findings_of(logs)] == [".log"]
@@ -175,7 +175,7 @@ def test_after_damage_only_what_was_read_is_judged(tmp_path, monkeypatch):
     assert found.kind is FindingKind.CORRUPT_TRANSACTION_INDEX
 
 
-def test_a_check_does_not_alter_what_the_one_before_knows(tmp_path):
+def test_a_check_does_not_alter_the_state_of_the_previous_one(tmp_path):
     logs, _ = written(tmp_path / "logs", [data(1)], [abort(1)], entries=[(), [(1, 0, 2, 3)]])
     (first, _), (second, _) = checks_of(logs)
     assert first.producers.open_transactions == {1: 0}
@@ -205,7 +205,7 @@ def test_each_flipped_bit_of_a_real_index_is_found_or_only_lowers_a_stable_offse
         path.write_bytes(clean)
 
 
-def test_a_marker_that_can_not_be_read_is_a_data_loss_risk(tmp_path, monkeypatch):
+def test_a_corrupt_marker_is_a_data_loss_risk(tmp_path, monkeypatch):
     def refuse(batch):
         raise CorruptionError("the control record is corrupt", position=batch.position)
 

@@ -1,4 +1,4 @@
-"""Batches written again with valid checksums, and renamed segments: what shows them."""
+"""Rewritten batches with valid checksums, and renamed segments: which checks find them."""
 
 import shutil
 import struct
@@ -32,8 +32,8 @@ def root(tmp_path):
     return tmp_path
 
 
-def write_again(root, position, layout, value):
-    """Write a value into the batch, with the checksum of its new contents."""
+def rewrite(root, position, layout, value):
+    """Write a value into the batch, and update its checksum."""
     path = root / "t-0" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     batch = data[AT : AT + len(BATCHES[CHANGED].data)]
@@ -51,8 +51,8 @@ def offsets(root, **bounds):
     return [record.offset for record in log.records(**bounds)]
 
 
-def test_a_record_that_does_not_fit_its_batch_is_an_error_of_readers_alone(root):
-    write_again(root, RECORD + 4, ">b", 100)  # the key's length
+def test_a_record_that_does_not_fit_its_batch_is_an_error_only_for_readers(root):
+    rewrite(root, RECORD + 4, ">b", 100)  # the key's length
     assert not is_found(root)
     with pytest.raises(kafkastore.CorruptBatchError) as caught:
         offsets(root)
@@ -60,8 +60,8 @@ def test_a_record_that_does_not_fit_its_batch_is_an_error_of_readers_alone(root)
     assert caught.value.path == root / "t-0" / f"{0:020}.log"
 
 
-def test_the_offsets_and_times_of_records_are_those_that_were_written(root):
-    write_again(root, RECORD + 3, ">b", 4)  # the offset delta 2
+def test_changed_offsets_and_timestamps_of_records_are_returned_as_written(root):
+    rewrite(root, RECORD + 3, ">b", 4)  # the offset delta 2
     assert not is_found(root)
     assert offsets(root)[FIRST : FIRST + 2] == [FIRST + 2, FIRST + 1]
 
@@ -69,18 +69,18 @@ def test_the_offsets_and_times_of_records_are_those_that_were_written(root):
 def test_a_maximum_timestamp_below_that_of_the_records_hides_the_batch_from_lookups(root):
     at = NOW + 1000 * CHANGED + 500
     assert kafkastore.open(root)["t-0"].offset_for_timestamp(at).offset == FIRST + 1
-    write_again(root, 35, ">q", at - 400)
+    rewrite(root, 35, ">q", at - 400)
     assert not is_found(root)
     assert kafkastore.open(root)["t-0"].offset_for_timestamp(at).offset == FIRST + 2
 
 
-def test_a_maximum_timestamp_above_that_of_the_records_is_found_next_to_a_time_index(root):
-    write_again(root, 35, ">q", NOW + 100_000)
+def test_a_maximum_timestamp_above_that_of_the_records_is_found_if_there_is_a_time_index(root):
+    rewrite(root, 35, ">q", NOW + 100_000)
     assert is_found(root)
 
 
 def test_a_record_count_that_does_not_match_is_found(root):
-    write_again(root, 57, ">i", 3)
+    rewrite(root, 57, ">i", 3)
     assert is_found(root)
 
 
@@ -121,8 +121,8 @@ def test_a_segment_renamed_into_its_first_wrapper_is_found(tmp_path, magic):
 
 
 @pytest.mark.parametrize("left", [0, 1, 9])
-def test_batches_lost_at_the_end_of_a_closed_segment_are_found_by_its_indexes_alone(root, left):
-    """To readers they are a gap, as compaction leaves it."""
+def test_batches_lost_at_the_end_of_an_inactive_segment_are_found_only_by_its_indexes(root, left):
+    """Readers see a gap, as compaction leaves it."""
     path = root / "t-0" / f"{0:020}.log"
     path.write_bytes(b"".join(each.data for each in BATCHES[:left]))
     assert is_found(root)
@@ -134,7 +134,7 @@ def test_batches_lost_at_the_end_of_a_closed_segment_are_found_by_its_indexes_al
     assert FindingKind.OFFSET_INDEX_BEYOND_LOG_END not in kinds
 
 
-def test_a_producer_snapshot_of_another_partition_is_found_by_verify_alone(golden, tmp_path):
+def test_a_producer_snapshot_of_another_partition_is_found_only_by_verify(golden, tmp_path):
     directory = tmp_path / "logs"
     shutil.copytree(golden("4.1.1", "transactions", "answers").logs, directory)
     assert not is_found(directory)

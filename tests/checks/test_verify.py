@@ -1,4 +1,4 @@
-"""Verification: silent on what healthy brokers wrote, and finding each damage."""
+"""Verification: no findings in healthy directories, and each damage is found."""
 import errno
 import os
 import shutil
@@ -22,7 +22,7 @@ HEALTHY = [
 ]
 WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
 
-#: Damage done to a directory -> the file it is done to, and what verification must say.
+#: Damage to a directory -> the damaged file, and the expected finding.
 DAMAGES = {
     "missing-timeindex": (".timeindex", FindingKind.MISSING_TIME_INDEX),
     "missing-index": (".index", FindingKind.MISSING_OFFSET_INDEX),
@@ -40,7 +40,7 @@ DAMAGES = {
 
 
 def refuse_to_open(monkeypatch, refused, number):
-    """Let the system answer with an error where one file is opened."""
+    """Let the system refuse to open one file."""
     really_open = os.open
 
     def refuse(path, *arguments, **options):
@@ -51,12 +51,12 @@ def refuse_to_open(monkeypatch, refused, number):
     monkeypatch.setattr(os, "open", refuse)
 
 
-def worse_than_style(path):
+def findings_above_style(path):
     return [finding for finding in verify(path) if finding.severity != Severity.STYLE]
 
 
 def findings_and_failures(path):
-    """All findings, and the partitions and errors of what can't be opened."""
+    """Return all findings, and the partitions and errors of what can't be opened."""
     job = VerifyJob()
     checked = list(with_topic_ids(job.results(job.items(kafkastore.open(path)), run_here)))
     return [finding for each in checked for finding in each.findings], [
@@ -66,13 +66,13 @@ def findings_and_failures(path):
 
 @pytest.mark.golden_cases(names=HEALTHY, versions=WITH_TIME_INDEX)
 def test_directories_of_healthy_brokers_give_no_finding_above_style(golden_case):
-    assert worse_than_style(golden_case.logs) == []
+    assert findings_above_style(golden_case.logs) == []
 
 
 @pytest.mark.golden_cases(names="broken-index-*")
 def test_each_damage_to_an_index_is_found_in_its_file(golden_case):
     damage = golden_case.name.removeprefix("broken-index-")
-    found = worse_than_style(golden_case.root / "logs")
+    found = findings_above_style(golden_case.root / "logs")
     if damage == "missing-all-indexes":
         assert {f.path.suffix for f in found} == {".index", ".timeindex"}
         return
@@ -97,7 +97,7 @@ def test_a_torn_last_batch_of_a_killed_broker_is_style(golden_case):
 
 @pytest.mark.golden_cases(names="upgrade", answers="answers", versions="0.10.0.1")
 def test_segments_with_timestamps_but_without_time_index_give_wrong_answers(golden_case):
-    found = worse_than_style(golden_case.logs)
+    found = findings_above_style(golden_case.logs)
     assert {f.severity for f in found} == {Severity.WRONG_ANSWERS}
     segments = {path.with_suffix(".timeindex") for path in golden_case.logs.glob("*/*.log")
                 if path.stat().st_size}
@@ -106,14 +106,14 @@ def test_segments_with_timestamps_but_without_time_index_give_wrong_answers(gold
 
 @pytest.mark.golden_cases(names="upgrade", answers="answers", versions=["0.8.2.2", "0.9.0.1"])
 def test_segments_without_timestamps_are_only_style(golden_case):
-    assert worse_than_style(golden_case.logs) == []
+    assert findings_above_style(golden_case.logs) == []
 
 
 def test_zeros_in_a_time_index_of_an_inactive_segment_are_a_data_loss_risk(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     index = sorted(logs.glob("broken-0/*.timeindex"))[1]
     index.write_bytes(index.read_bytes() + bytes(12 * 50))
-    [finding] = worse_than_style(logs)
+    [finding] = findings_above_style(logs)
     assert (finding.path, finding.kind) == (index, FindingKind.ZERO_TIME_INDEX_ENTRIES)
     assert finding.position == index.stat().st_size - 12 * 50
 
@@ -125,13 +125,13 @@ def test_each_flipped_byte_of_a_record_batch_is_found(golden, writable_copy):
     # Bytes 0-7 (base offset) and 12-15 (leader epoch) of a batch lie outside its checksum.
     for position in range(16, 200):
         log.write_bytes(clean[:position] + bytes([clean[position] ^ 1]) + clean[position + 1:])
-        in_log = [f for f in worse_than_style(logs) if f.path == log]
+        in_log = [f for f in findings_above_style(logs) if f.path == log]
         first_batch = 12 + int.from_bytes(clean[8:12], "big")
         if position < first_batch or (position - first_batch) not in {*range(8), *range(12, 16)}:
             assert in_log, position
 
 
-def test_a_segment_that_is_missing_its_log_is_named(golden, writable_copy):
+def test_a_segment_without_its_log_is_reported(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     log = sorted(logs.glob("broken-0/*.log"))[1]
     shutil.move(log, logs.parent / "lost")
@@ -147,7 +147,7 @@ CHECKPOINTS = (
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_each_checkpoint_that_no_broker_could_read_is_found(golden, writable_copy, name):
+def test_each_corrupt_checkpoint_is_found(golden, writable_copy, name):
     logs = writable_copy(golden("2.4.0", "codecs", "answers").logs)
     before = list(verify(logs))
     (logs / name).write_bytes(b"0\n1\nt 0 many\n")
@@ -156,14 +156,14 @@ def test_each_checkpoint_that_no_broker_could_read_is_found(golden, writable_cop
     assert found.position is not None
 
 
-def test_each_copy_of_a_partition_that_lies_in_two_directories_is_reported_and_checked(
+def test_each_copy_of_a_partition_in_two_directories_is_reported_and_checked(
     golden, writable_copy
 ):
     logs = golden("2.4.0", "broken-index", "answers").logs
     copies = [writable_copy(logs), writable_copy(logs)]
     damaged = sorted(copies[1].glob("broken-0/*.timeindex"))[1]
     damaged.unlink()
-    found = [each for each in worse_than_style(copies) if "broken-0" in str(each.path)]
+    found = [each for each in findings_above_style(copies) if "broken-0" in str(each.path)]
     twice = [each for each in found if each.kind is FindingKind.DUPLICATE_PARTITION]
     assert [each.path for each in twice] == [copy / "broken-0" for copy in copies]
     assert str(copies[1] / "broken-0") in twice[0].what
@@ -171,7 +171,7 @@ def test_each_copy_of_a_partition_that_lies_in_two_directories_is_reported_and_c
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_that_the_disk_can_not_read_is_found_and_all_else_is_checked(
+def test_an_unreadable_index_is_reported_and_all_other_files_are_checked(
     golden, writable_copy, monkeypatch, suffix
 ):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
@@ -185,13 +185,13 @@ def test_an_index_that_the_disk_can_not_read_is_found_and_all_else_is_checked(
         return really_read(descriptor, *arguments)
 
     monkeypatch.setattr(os, "pread", read)
-    unreadable, missing = worse_than_style(logs)
+    unreadable, missing = findings_above_style(logs)
     assert (unreadable.path, unreadable.position) == (bad, 0)
     assert unreadable.kind is FindingKind.UNREADABLE_INDEX
     assert missing.path == damaged
 
 
-def test_a_link_to_no_log_is_found_but_a_segment_deleted_meanwhile_is_not(golden, writable_copy):
+def test_a_broken_link_is_reported_but_a_segment_deleted_meanwhile_is_not(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     first, second, *_ = sorted(logs.glob("broken-0/*.log"))
     findings = verify(logs / "broken-0")
@@ -204,7 +204,7 @@ def test_a_link_to_no_log_is_found_but_a_segment_deleted_meanwhile_is_not(golden
     assert [each.kind for each in findings if each.path == second] == [FindingKind.NOT_A_FILE]
 
 
-def test_a_file_that_may_not_be_opened_ends_the_check_or_is_reported_and_the_rest_checked(
+def test_a_file_without_permission_ends_the_check_or_is_reported_and_the_rest_checked(
     golden, writable_copy, monkeypatch
 ):
     logs = writable_copy(golden("2.4.0", "codecs", "answers").logs)
@@ -220,7 +220,7 @@ def test_a_file_that_may_not_be_opened_ends_the_check_or_is_reported_and_the_res
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
-def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checked(
+def test_all_other_files_of_a_partition_with_an_unopenable_file_are_checked(
     golden, writable_copy, monkeypatch, number
 ):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
@@ -241,7 +241,7 @@ def test_of_a_partition_with_a_file_that_can_not_be_opened_all_others_are_checke
 
 
 @pytest.mark.parametrize("name", ["replication-offset-checkpoint", "meta.properties"])
-def test_next_to_a_file_of_the_log_directory_that_may_not_be_opened_all_others_are_checked(
+def test_all_files_are_checked_next_to_an_unopenable_file_of_the_log_directory(
     golden, writable_copy, monkeypatch, name
 ):
     logs = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
@@ -258,15 +258,15 @@ def test_next_to_a_file_of_the_log_directory_that_may_not_be_opened_all_others_a
     assert {str(error.filename) for _, error in failed} == {str(logs / name)}
 
 
-def test_a_leader_epoch_that_other_batches_contradict_does_not_cost_the_checkpoint(
+def test_a_leader_epoch_that_other_batches_contradict_does_not_change_the_checkpoint(
     golden, writable_copy
 ):
     logs = writable_copy(golden("2.4.0", "leader-epochs", "answers").logs)
     log = sorted(logs.glob("epochs-0/*.log"))[0]
     data = bytearray(log.read_bytes())
-    data[12:16] = (99).to_bytes(4, "big")  # of the first batch, outside its checksum
+    data[12:16] = (99).to_bytes(4, "big")  # in the first batch, outside its checksum
     log.write_bytes(data)
-    found = worse_than_style(logs)
+    found = findings_above_style(logs)
     assert {each.path for each in found} == {log, sorted(logs.glob("epochs-0/*.log"))[1]}
     assert not any(each.remedy.startswith("kafkastore") for each in found)
 
@@ -276,7 +276,7 @@ def test_a_future_copy_is_checked_like_a_partition(golden, writable_copy):
     future = logs / f"broken-0.{'a' * 32}-future"
     shutil.copytree(logs / "broken-0", future)
     sorted(future.glob("*.timeindex"))[1].unlink()
-    (found,) = worse_than_style(logs)
+    (found,) = findings_above_style(logs)
     assert found.path.parent == future
 
 
@@ -300,12 +300,12 @@ def test_a_sample_reads_the_same_segments_of_every_copy(golden, writable_copy):
 
 
 @pytest.mark.parametrize("sample", [0, -0.5, 1.01, float("nan")])
-def test_a_share_of_nothing_or_more_than_all_is_refused(golden, sample):
+def test_a_sample_must_be_above_0_and_at_most_1(golden, sample):
     with refused("sample"):
         list(verify(golden("2.4.0", "codecs", "answers").logs, sample=sample))
 
 
-def test_few_partitions_are_checked_ahead_and_none_when_nobody_listens(tmp_path, golden):
+def test_few_partitions_are_checked_ahead_and_none_after_the_caller_stops(tmp_path, golden):
     source = golden("2.4.0", "broken-index", "answers").logs / "broken-0"
     for number in range(40):
         shutil.copytree(source, tmp_path / f"broken-{number}")
@@ -323,7 +323,7 @@ def test_few_partitions_are_checked_ahead_and_none_when_nobody_listens(tmp_path,
     assert checked == [(done, 40) for done in range(1, 41)]
 
 
-def test_a_follower_that_appends_many_batches_at_once_has_nothing_found(tmp_path, golden):
+def test_a_follower_that_appends_many_batches_at_once_gives_no_finding(tmp_path, golden):
     leader = kafkastore.open(golden("2.4.0", "broken-index", "answers").logs)["broken-0"]
     config = {"segment.bytes": 1 << 20, "index.interval.bytes": 100}
     with kafkastore.LogDirWriter(tmp_path) as log_dir:
@@ -331,10 +331,10 @@ def test_a_follower_that_appends_many_batches_at_once_has_nothing_found(tmp_path
         for segment in leader.segments:
             writer.append(segment.log_path.read_bytes(), as_follower=True)
         assert len(writer.base_offsets) == 1
-    assert worse_than_style(tmp_path) == []
+    assert findings_above_style(tmp_path) == []
 
 
-def test_a_directory_that_can_not_be_listed_is_reported_once_and_the_others_are_checked(
+def test_an_unlistable_directory_is_reported_once_and_the_others_are_checked(
     golden, writable_copy, monkeypatch
 ):
     logs = writable_copy(golden("2.4.0", "transactions", "answers").logs)
@@ -352,7 +352,7 @@ def test_a_directory_that_can_not_be_listed_is_reported_once_and_the_others_are_
     assert [str(partition) for partition, _ in failed] == ["txn-0"]
 
 
-def test_an_interruption_ends_all_threads(golden):
+def test_an_interrupt_ends_all_threads(golden):
     def interrupt(done, total):
         raise KeyboardInterrupt
 
@@ -362,7 +362,7 @@ def test_an_interruption_ends_all_threads(golden):
     assert not [name for name in names if name.startswith("kafkastore-verify")]
 
 
-def test_closed_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp_path):
+def test_inactive_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp_path):
     segments = tuple(
         Segment(at, (Batch((Row(at, 0, b"k", b"v"),)),)).indexed() for at in range(3)
     )
@@ -374,7 +374,7 @@ def test_closed_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp
 
 
 @pytest.mark.golden_cases(names="codecs", versions=WITH_TIME_INDEX, answers="answers")
-def test_a_closed_broker_has_added_the_last_entry_of_the_active_segment(
+def test_a_clean_shutdown_adds_the_last_entry_of_the_active_segment(
     golden_case, writable_copy
 ):
     logs = writable_copy(golden_case.logs)
@@ -399,7 +399,7 @@ def test_a_closed_broker_has_added_the_last_entry_of_the_active_segment(
     ["log-start-offset-checkpoint", "recovery-point-offset-checkpoint",
      "replication-offset-checkpoint"],
 )
-def test_a_link_to_nothing_is_no_missing_checkpoint(golden, writable_copy, name):
+def test_a_broken_link_is_not_a_missing_checkpoint(golden, writable_copy, name):
     logs = writable_copy(golden("4.1.1", "delete-records", "answers").logs)
     (logs / name).unlink(missing_ok=True)
     (logs / name).symlink_to("nowhere")
@@ -409,7 +409,7 @@ def test_a_link_to_nothing_is_no_missing_checkpoint(golden, writable_copy, name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_marker_that_is_no_file_is_reported_with_what_a_broker_takes_it_for(
+def test_a_marker_that_is_not_a_file_is_reported_with_its_effect_on_a_broker(
     golden, writable_copy, kind
 ):
     logs = writable_copy(golden("4.1.1", "delete-records", "answers").logs)
@@ -422,7 +422,7 @@ def test_a_marker_that_is_no_file_is_reported_with_what_a_broker_takes_it_for(
     assert kafkastore.open(logs).log_dirs[0].is_clean == ("link" not in kind)
 
 
-def test_a_corrupt_checkpoint_concerns_each_chosen_partition(golden, tmp_path):
+def test_a_corrupt_checkpoint_affects_each_chosen_partition(golden, tmp_path):
     directory = tmp_path / "logs"
     shutil.copytree(golden("2.4.0", "delete-records", "answers").logs, directory)
     checkpoint = directory / "log-start-offset-checkpoint"
@@ -433,8 +433,8 @@ def test_a_corrupt_checkpoint_concerns_each_chosen_partition(golden, tmp_path):
 
 
 @pytest.mark.parametrize("base", [25, 100])
-def test_a_log_that_is_lost_where_its_index_is_left_is_a_risk(golden, tmp_path, base):
-    """In the middle of the log, and at its end."""
+def test_a_log_that_is_missing_where_its_index_exists_is_a_data_loss_risk(golden, tmp_path, base):
+    """Remove a log in the middle of the partition, and at its end."""
     directory = tmp_path / "logs"
     shutil.copytree(golden("2.4.0", "create-time-monotonic", "answers").logs, directory)
     lost = directory / "mono-0" / f"{base:020}.log"
@@ -443,6 +443,6 @@ def test_a_log_that_is_lost_where_its_index_is_left_is_a_risk(golden, tmp_path, 
     lost.unlink()
     (found,) = [each for each in verify(directory) if each.kind is FindingKind.LOST_LOG]
     assert (found.path, found.severity) == (lost, Severity.DATA_LOSS_RISK)
-    # Retention renames the log first, and may be interrupted there.
+    # Retention renames the log first, and may be interrupted then.
     lost.with_suffix(".log.deleted").touch()
     assert FindingKind.LOST_LOG not in {each.kind for each in verify(directory)}

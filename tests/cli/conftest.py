@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NOBODY = 65534
 
-# What they need is imported before the user changes: the interpreter may lie where nobody may look.
+# All imports happen before the user changes: `nobody` may not have access to the interpreter.
 AS_NOBODY = """
 import json, os, sys
 from click.testing import CliRunner
@@ -46,7 +46,7 @@ for line in lines:
 
 @pytest.fixture
 def run() -> Run:
-    """A function that runs a command line in this process."""
+    """Return a function that runs a command line in this process."""
 
     def run(*arguments: object, stdin: str | None = None) -> Ran:
         result = CliRunner().invoke(
@@ -60,7 +60,7 @@ def run() -> Run:
 
 @pytest.fixture
 def execute(tmp_path: Path) -> Run:
-    """A function that runs a command line in a process of its own, like a shell would."""
+    """Return a function that runs a command line in a process of its own, as a shell does."""
 
     def execute(*arguments: object, **options: Any) -> Ran:
         done = subprocess.run(
@@ -73,8 +73,8 @@ def execute(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def open_place() -> Iterator[Path]:
-    """A directory that every user may look into, unlike those of pytest."""
+def public_directory() -> Iterator[Path]:
+    """Return a directory that every user can read, unlike those of pytest."""
     with TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -82,12 +82,12 @@ def open_place() -> Iterator[Path]:
 
 @pytest.fixture
 def run_as_nobody(sample_copy: Path, tmp_path: Path) -> Callable[..., list[Ran]]:
-    """A function that runs command lines as a user without rights, whoever runs the tests."""
+    """Return a function that runs command lines as a user without rights, also under root."""
 
     def run(*lines: list[object]) -> list[Ran]:
-        asked = [str(sample_copy), NOBODY, [list(map(str, line)) for line in lines]]
+        request = [str(sample_copy), NOBODY, [list(map(str, line)) for line in lines]]
         done = subprocess.run(
-            [sys.executable, "-c", AS_NOBODY, json.dumps(asked)],
+            [sys.executable, "-c", AS_NOBODY, json.dumps(request)],
             cwd=tmp_path, capture_output=True, text=True, timeout=800, check=True,
         )
         return [Ran(*json.loads(line)) for line in done.stdout.splitlines()]
@@ -97,33 +97,33 @@ def run_as_nobody(sample_copy: Path, tmp_path: Path) -> Callable[..., list[Ran]]
 
 @pytest.fixture(scope="session")
 def sample_roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The samples, unpacked; to be read only."""
+    """Return the unpacked samples; tests must not alter them."""
     roots = samples.unpack(tmp_path_factory.mktemp("samples") / "samples")
     return {root.name: root for root in roots}
 
 
 @pytest.fixture
 def sample_root(sample_roots: dict[str, Path]) -> Path:
-    """The sample of Kafka 0.10.0.1: timestamps, no time indexes; to be read only."""
+    """Return the sample of Kafka 0.10.0.1: timestamps, no time indexes; must not be altered."""
     return sample_roots["0.10.0.1"]
 
 
 @pytest.fixture
 def sample_copy(sample_root: Path, writable_copy: Callable[[Path], Path]) -> Path:
-    """A copy of that sample to alter."""
+    """Return a writable copy of that sample."""
     return writable_copy(sample_root)
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session that is there before the commands, so that they do not start one each."""
+    """Start one session before the commands, so that they do not start one each."""
     from kafkastore.spark import session
 
     module = importlib.util.find_spec("pyspark_kafkastore")
     assert module is not None
     assert module.origin is not None
     with pytest.MonkeyPatch.context() as environment:
-        # As in tests/spark, where the same session may be used.
+        # As in tests/spark, which may use the same session.
         environment.setenv("PYTHONPATH", str(Path(module.origin).parent), prepend=os.pathsep)
         running = session("local[2]", "tests", **{"spark.sql.shuffle.partitions": 2})
     yield running

@@ -1,8 +1,8 @@
-"""Examples in documents, run as they stand.
+"""Examples in documents, run unchanged.
 
-In a block marked ``console``, a line ``$ command`` is run by a shell, and the lines behind it are
-what it prints, stderr among it. ``...`` stands for any text within a line, and on a line by itself
-for any lines. Blocks marked ``python`` are run as they are.
+In a block marked ``console``, a shell runs each line ``$ command``, and the lines after it are the
+expected output, including stderr. ``...`` matches any text within a line, and on a line by itself
+any lines. Blocks marked ``python`` are run unchanged.
 """
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class Block(NamedTuple):
 
 
 class Command(NamedTuple):
-    """One command of a console block, and what it prints."""
+    """One command of a console block, and its expected output."""
 
     line: str
     expected: str
 
 
 def blocks_of(document: Path) -> list[Block]:
-    """List the marked blocks of a document in their order."""
+    """List the marked blocks of a document in order."""
     return [Block(*found) for found in _BLOCK.findall(document.read_text(encoding="utf-8"))]
 
 
 def commands_of(block: Block) -> Iterator[Command]:
-    """Take a console block apart."""
+    """Split a console block into commands."""
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         line, _, expected = part.partition("\n")
         yield Command(line, expected)
 
 
 def run_command(command: Command, directory: Path, timeout: float = 800) -> None:
-    """Run a command and compare what it prints."""
+    """Run a command and compare its output."""
     programs = str(Path(sys.executable).parent)
     done = subprocess.run(
         ["sh", "-c", command.line], cwd=directory, stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ def run_command(command: Command, directory: Path, timeout: float = 800) -> None
 
 
 def run_python(text: str, directory: Path, timeout: float = 800) -> str:
-    """Run a script in an interpreter of its own; return what it prints."""
+    """Run a script in a new interpreter; return its output."""
     done = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", text], cwd=directory,
         capture_output=True, text=True, timeout=timeout, check=False,
@@ -68,7 +68,7 @@ def run_python(text: str, directory: Path, timeout: float = 800) -> str:
 
 
 def _pattern(expected: str) -> str:
-    """Make a regular expression of what is expected."""
+    """Return a regular expression for an expected output."""
     pattern = ""
     for line in expected.splitlines():
         if line.strip() == "...":

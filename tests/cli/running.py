@@ -1,4 +1,4 @@
-"""What came of running a command, and what is expected of one that refuses."""
+"""The outcome of a command, and the expected outcome of one that is refused."""
 from __future__ import annotations
 
 import json
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Ran(NamedTuple):
-    """What came of a command."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -15,7 +15,7 @@ class Ran(NamedTuple):
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The JSON objects it printed."""
+        """Return the printed JSON objects."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
@@ -23,7 +23,7 @@ Run = Callable[..., Ran]
 
 
 def assert_one_sentence(ran: Ran, *parts: str) -> None:
-    """Check that a command refused with one sentence that has these parts, and exit code 2."""
+    """Check that the error is one sentence with these parts, and the exit code is 2."""
     assert ran.code == 2, ran
     assert ran.err.startswith("kafkastore: "), ran.err
     assert ran.err.count("\n") == 1, ran.err

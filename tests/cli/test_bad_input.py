@@ -1,4 +1,4 @@
-"""What is wrong is said in one sentence, with exit code 2: no traceback, nothing half-written."""
+"""Errors are one sentence with exit code 2: no traceback, no incomplete output file."""
 from __future__ import annotations
 
 import errno
@@ -30,17 +30,19 @@ READING = {
 
 @pytest.fixture(params=READING)
 def command(request: pytest.FixtureRequest) -> tuple[str, list[str]]:
-    """Each command that reads log directories, with what it cannot do without."""
+    """Return each command that reads log directories, with its required options."""
     name: str = request.param
     return name, READING[name]
 
 
-def test_a_path_that_does_not_exist(run: Run, command: tuple[str, list[str]]) -> None:
+def test_a_path_that_does_not_exist_is_one_sentence(
+    run: Run, command: tuple[str, list[str]]
+) -> None:
     name, options = command
     assert_one_sentence(run(name, "/nowhere/logs", *options), "/nowhere/logs does not exist")
 
 
-def test_a_file_instead_of_a_directory(
+def test_a_file_instead_of_a_directory_is_one_sentence(
     run: Run, command: tuple[str, list[str]], sample_root: Path
 ) -> None:
     name, options = command
@@ -48,12 +50,14 @@ def test_a_file_instead_of_a_directory(
     assert_one_sentence(run(name, file, *options), f"{file} is a file")
 
 
-def test_a_plain_directory(run: Run, command: tuple[str, list[str]], tmp_path: Path) -> None:
+def test_a_directory_without_partitions_is_one_sentence(
+    run: Run, command: tuple[str, list[str]], tmp_path: Path
+) -> None:
     name, options = command
     assert_one_sentence(run(name, tmp_path, *options), "is not a Kafka log directory")
 
 
-def test_the_directory_above_a_log_directory_is_reported_where_that_is(
+def test_for_a_parent_of_a_log_directory_the_log_directory_is_named(
     run: Run, tmp_path: Path, sample_root: Path
 ) -> None:
     above = tmp_path / "above"
@@ -77,22 +81,22 @@ def test_an_unknown_topic_gets_a_list_of_topics(
     assert_one_sentence(ran, "there are up, up-compressed, up-empty")
 
 
-def test_a_partition_that_is_not_there(run: Run, sample_root: Path) -> None:
+def test_a_missing_partition_is_one_sentence(run: Run, sample_root: Path) -> None:
     ran = run("ls", sample_root, "--topic", "up", "--partition", 7)
     assert_one_sentence(ran, "no partition 7 of up", "there are 0, 1")
 
 
-def test_no_path_at_all(run: Run, command: tuple[str, list[str]]) -> None:
+def test_a_missing_path_argument_is_one_sentence(run: Run, command: tuple[str, list[str]]) -> None:
     name, options = command
     assert_one_sentence(run(name, *options), "PATH", f"see kafkastore {name} --help")
 
 
-def test_an_unknown_command_and_an_unknown_option(run: Run, sample_root: Path) -> None:
+def test_unknown_commands_and_options_are_one_sentence(run: Run, sample_root: Path) -> None:
     assert_one_sentence(run("lss"), "lss", "kafkastore --help")
     assert_one_sentence(run("ls", sample_root, "--sgments"), "--sgments", "kafkastore ls --help")
 
 
-def test_the_same_partition_in_two_directories_names_both(
+def test_for_a_partition_in_two_directories_both_are_named(
     run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
 ) -> None:
     second = writable_copy(sample_root)
@@ -100,15 +104,15 @@ def test_the_same_partition_in_two_directories_names_both(
     partitions = [path.name for path in sample_root.iterdir() if path.is_dir()]
     assert ran.code == 2
     assert ran.out == ""
-    told = ran.err.splitlines()
-    assert len(told) == len(partitions) > 1
-    for partition, line in zip(sorted(partitions), sorted(told), strict=True):
+    reported = ran.err.splitlines()
+    assert len(reported) == len(partitions) > 1
+    for partition, line in zip(sorted(partitions), sorted(reported), strict=True):
         assert line.startswith(f"kafkastore: {partition}: ")
         assert str(sample_root / partition) in line
         assert str(second / partition) in line
 
 
-def test_a_truncated_index_is_no_obstacle_to_reading_records(
+def test_records_are_read_in_spite_of_a_truncated_index(
     run: Run, sample_root: Path, sample_copy: Path
 ) -> None:
     index = sample_copy / "up-0" / "00000000000000000022.index"
@@ -116,7 +120,7 @@ def test_a_truncated_index_is_no_obstacle_to_reading_records(
     assert run("cat", sample_copy).out == run("cat", sample_root).out
 
 
-def test_dump_shows_a_truncated_index_up_to_the_cut_and_says_where(
+def test_dump_shows_a_truncated_index_up_to_the_cut_and_reports_its_position(
     run: Run, sample_copy: Path
 ) -> None:
     index = sample_copy / "up-0" / "00000000000000000022.index"
@@ -134,7 +138,9 @@ def damage(path: Path, position: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["cat", "dump"])
-def test_an_unknown_magic_is_named_with_its_place(run: Run, sample_copy: Path, name: str) -> None:
+def test_an_unknown_magic_is_reported_with_its_position(
+    run: Run, sample_copy: Path, name: str
+) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
     damage(log, 945 + 16, b"\x07")  # the batch of offset 33
     ran = run(name, log if name == "dump" else sample_copy / "up-1")
@@ -144,7 +150,7 @@ def test_an_unknown_magic_is_named_with_its_place(run: Run, sample_copy: Path, n
     assert "\t33\t" not in ran.out
 
 
-def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_read_on(
+def test_records_end_before_a_wrong_checksum_and_the_error_names_on_corrupt(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
@@ -162,7 +168,7 @@ def test_a_wrong_checksum_ends_the_records_before_it_and_says_how_to_read_on(
         assert output.read_bytes() == before.read_bytes()
 
 
-def test_dump_goes_on_after_a_wrong_checksum_and_exits_with_1(
+def test_dump_continues_after_a_wrong_checksum_and_exits_with_1(
     run: Run, sample_copy: Path
 ) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
@@ -185,13 +191,13 @@ def test_a_corrupt_checkpoint_is_dumped_up_to_the_damage(run: Run, sample_copy: 
     assert [(each["topic"], each["offset"]) for each in ran.lines] == [("up", 80)]
 
 
-def test_dump_goes_on_with_the_next_file(run: Run, sample_root: Path) -> None:
+def test_dump_continues_with_the_next_file(run: Run, sample_root: Path) -> None:
     ran = run("dump", "/nowhere/00000000000000000000.index", sample_root / "meta.properties")
     assert_one_sentence(ran, "/nowhere/00000000000000000000.index does not exist")
     assert "broker.id" in ran.out
 
 
-def test_dump_of_a_file_it_does_not_know(run: Run, tmp_path: Path) -> None:
+def test_dump_refuses_a_file_of_unknown_type(run: Run, tmp_path: Path) -> None:
     strange = tmp_path / "notes.txt"
     strange.touch()
     assert_one_sentence(run("dump", strange), str(strange), "meta.properties")
@@ -199,11 +205,11 @@ def test_dump_of_a_file_it_does_not_know(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("time_text", ["yesterday", "2024-03-01T14:05"])
-def test_times_that_are_none(run: Run, sample_root: Path, time_text: str) -> None:
+def test_invalid_times_are_refused(run: Run, sample_root: Path, time_text: str) -> None:
     assert_one_sentence(run("offsets", sample_root, "--at", time_text), time_text)
 
 
-def test_permission_errors_name_the_file_and_what_to_do(
+def test_permission_errors_name_the_file_and_a_remedy(
     run: Run, command: tuple[str, list[str]], sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really_open = os.open
@@ -222,14 +228,14 @@ def test_permission_errors_name_the_file_and_what_to_do(
 RunAsNobody = Callable[..., list[Ran]]
 
 
-def test_a_user_without_rights_gets_a_sentence(
-    run_as_nobody: RunAsNobody, open_place: Path, sample_root: Path
+def test_a_user_without_read_permission_gets_a_sentence(
+    run_as_nobody: RunAsNobody, public_directory: Path, sample_root: Path
 ) -> None:
-    root = open_place / "logs"
+    root = public_directory / "logs"
     shutil.copytree(sample_root, root)
     log = root / "up-1" / "00000000000000000024.log"
     log.chmod(0)
-    locked = open_place / "locked"
+    locked = public_directory / "locked"
     shutil.copytree(sample_root, locked)
     locked.chmod(0)
     cat, listed, quick, refused = run_as_nobody(
@@ -241,23 +247,23 @@ def test_a_user_without_rights_gets_a_sentence(
         assert ran.err.count("\n") == 1
         assert str(log) in ran.err
         assert "no permission" in ran.err
-        assert "up-compressed" in ran.out  # goes on with the partitions that can be read
+        assert "up-compressed" in ran.out  # continues with the readable partitions
     assert quick.code == 0
     assert_one_sentence(refused, str(locked), "permission")
 
 
 @pytest.mark.parametrize("name", ["", "00000000000000000024.log", "00000000000000000024.timeindex"])
-def test_commands_that_alter_leave_what_a_user_may_not_read_and_do_the_others(
-    run_as_nobody: RunAsNobody, open_place: Path, sample_root: Path, name: str
+def test_altering_commands_skip_unreadable_partitions_and_alter_the_others(
+    run_as_nobody: RunAsNobody, public_directory: Path, sample_root: Path, name: str
 ) -> None:
-    root = open_place / "logs"
+    root = public_directory / "logs"
     shutil.copytree(sample_root, root)
     locked = root / "up-1" / name
     if name.endswith(".timeindex"):
         locked.write_bytes(b"")
-    give_to_nobody(open_place)
+    give_to_nobody(public_directory)
     locked.chmod(0)
-    whole = {path: path.read_bytes() for path in root.rglob("up-1/*.log") if path != locked}
+    unchanged = {path: path.read_bytes() for path in root.rglob("up-1/*.log") if path != locked}
     for command in ("migrate", "reindex"):
         only_this, planned, done = run_as_nobody(
             [command, root, "--topic", "up", "--partition", "1", "--dry-run"],
@@ -272,14 +278,14 @@ def test_commands_that_alter_leave_what_a_user_may_not_read_and_do_the_others(
             assert "Errno" not in ran.out + ran.err
     locked.chmod(0o755)
     assert [*root.glob("up-0/*.timeindex")]
-    assert {path: path.read_bytes() for path in whole} == whole
+    assert {path: path.read_bytes() for path in unchanged} == unchanged
     assert len([*root.glob("up-1/*.timeindex")]) == name.endswith(".timeindex")
 
 
 def test_reading_needs_no_write_permission_and_alters_nothing(
-    run_as_nobody: RunAsNobody, open_place: Path, sample_root: Path, run: Run
+    run_as_nobody: RunAsNobody, public_directory: Path, sample_root: Path, run: Run
 ) -> None:
-    root = open_place / "logs"
+    root = public_directory / "logs"
     shutil.copytree(sample_root, root)
     for path in [*root.rglob("*"), root]:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -294,7 +300,7 @@ def test_reading_needs_no_write_permission_and_alters_nothing(
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
-def test_a_pipe_that_is_closed_ends_the_command_quietly(
+def test_a_closed_pipe_ends_the_command_silently(
     golden: Callable[..., object], tmp_path: Path
 ) -> None:
     logs = golden("2.4.0", "codecs", "answers").logs  # type: ignore[attr-defined]
@@ -311,12 +317,12 @@ def test_a_pipe_that_is_closed_ends_the_command_quietly(
     assert process.wait(800) == 141
 
 
-def test_ctrl_c_ends_the_command_with_a_word(
+def test_ctrl_c_ends_the_command_with_one_line(
     golden: Callable[..., object], tmp_path: Path
 ) -> None:
     logs = golden("2.4.0", "codecs", "answers").logs  # type: ignore[attr-defined]
-    # A shell gives its background jobs, of which the tests may be one, an ignored SIGINT, and
-    # children inherit that; what is handled here is at its default there.
+    # A shell ignores SIGINT in background jobs, perhaps also in these tests, and children inherit
+    # that; a handled signal has its default action in a child.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen(
@@ -326,12 +332,12 @@ def test_ctrl_c_ends_the_command_with_a_word(
     finally:
         signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
-    assert process.stdout.readline()  # it runs, and now it waits for a reader
+    assert process.stdout.readline()  # it runs, and waits for a reader now
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=800)
+    _, reported = process.communicate(timeout=800)
     assert process.returncode == 130
-    assert told == b"kafkastore: interrupted\n"
+    assert reported == b"kafkastore: interrupted\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a full device")
@@ -355,7 +361,7 @@ main()
 """
 
 
-def test_an_output_file_that_can_not_be_finished_is_not_there(
+def test_an_output_file_that_cannot_be_completed_is_removed(
     sample_root: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "records.json"
@@ -370,7 +376,7 @@ def test_an_output_file_that_can_not_be_finished_is_not_there(
     assert output.read_text() == "of an earlier run"
 
 
-def test_an_interrupted_output_file_is_not_there(
+def test_an_interrupted_output_file_is_removed(
     run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(descriptor: int) -> None:
@@ -382,7 +388,7 @@ def test_an_interrupted_output_file_is_not_there(
     assert os.listdir(tmp_path) == []
 
 
-def test_the_sentence_of_an_error_says_what_to_do() -> None:
+def test_an_error_message_says_what_to_do() -> None:
     assert "rebuilt" in format_error(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
     unreadable = OSError(errno.EIO, "Input/output error", "/d/x")
     assert format_error(unreadable).startswith("/d/x: the disk")
@@ -405,6 +411,6 @@ def test_the_sentence_of_an_error_says_what_to_do() -> None:
 def test_a_number_that_is_too_large_is_refused(
     run: Run, sample_root: Path, words: tuple[str, ...], number: str
 ) -> None:
-    """It would need more memory than there is, or does not fit 64 bits."""
+    """The number would need more memory than exists, or does not fit 64 bits."""
     given = [sample_root if word == "ROOT" else word for word in words]
     assert_one_sentence(run(*given, number), words[-1], number, "is not in the range")

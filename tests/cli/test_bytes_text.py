@@ -11,7 +11,7 @@ from kafkastore.cli.output.json_lines import json_line
 
 
 @given(st.binary(max_size=400) | st.text().map(str.encode), st.none() | st.integers(2, 70))
-def test_a_line_shows_nothing_that_a_terminal_would_obey(data: bytes, limit: int | None) -> None:
+def test_a_line_never_contains_control_characters(data: bytes, limit: int | None) -> None:
     shown = format_bytes(data, limit)
     assert shown.isprintable()
     assert shown
@@ -20,18 +20,18 @@ def test_a_line_shows_nothing_that_a_terminal_would_obey(data: bytes, limit: int
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1))
-def test_plain_text_is_shown_as_it_is(text: str) -> None:
+def test_plain_text_is_shown_unchanged(text: str) -> None:
     assert format_bytes(text.encode()) == text.replace("\\", "\\\\")
 
 
-def test_long_values_are_cut_between_characters() -> None:
+def test_long_values_are_shortened_between_characters() -> None:
     assert format_bytes("ж".encode() * 100, 10) == "ж" * 9 + "… (200 bytes)"
     assert format_bytes(b"\x00" * 100, 10) == "0x0000000… (100 bytes)"
     assert format_bytes(b"x" * 10, 10) == "x" * 10
 
 
 @given(st.binary() | st.text().map(str.encode) | st.none())
-def test_json_gives_back_just_these_bytes(data: bytes | None) -> None:
+def test_json_keeps_all_bytes(data: bytes | None) -> None:
     parsed = json.loads(json_line(json_bytes("value", data)))
     if "value" in parsed:
         text = parsed["value"]
@@ -41,7 +41,7 @@ def test_json_gives_back_just_these_bytes(data: bytes | None) -> None:
     assert len(parsed) == 1
 
 
-def test_json_escapes_what_is_no_text() -> None:
+def test_json_encodes_bytes_that_are_not_text() -> None:
     line = json_line({"path": "/d/\udcff"})
     assert json.loads(line) == {"path": "/d/\udcff"}
     assert json_line({"topic": "Zürich"}) == '{"topic": "Zürich"}\n'.encode()

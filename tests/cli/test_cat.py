@@ -23,7 +23,7 @@ FORMATS = ["codecs", "headers-and-nulls", "old-formats", "transactions", "compac
 
 
 def field(row: dict[str, Any], name: str) -> str | None:
-    """Return a key or value as the answers have it: base64, or a digest of what is long."""
+    """Return a key or value as in the answers: base64, or a digest if it is long."""
     if f"{name}_base64" in row:
         data = base64.b64decode(row[f"{name}_base64"])
     elif row[name] is None:
@@ -36,7 +36,7 @@ def field(row: dict[str, Any], name: str) -> str | None:
 
 
 @pytest.mark.golden_cases(names=FORMATS, answers="answers")
-def test_json_has_the_records_that_a_consumer_got(run: Run, golden_case: Any) -> None:
+def test_json_has_the_records_that_a_consumer_received(run: Run, golden_case: Any) -> None:
     for name, answers in golden_case.answers["partitions"].items():
         if not (golden_case.logs / name).exists():
             continue
@@ -54,7 +54,7 @@ def test_json_has_the_records_that_a_consumer_got(run: Run, golden_case: Any) ->
         assert [row["leader_epoch"] for row in got] == [each[6] for each in expected]
 
 
-def test_text_has_one_line_a_record_that_tools_can_cut(run: Run, sample_root: Path) -> None:
+def test_text_has_one_line_a_record_with_separated_fields(run: Run, sample_root: Path) -> None:
     ran = run("cat", sample_root, "--topic", "up-1")
     lines = [line.split("\t") for line in ran.out.splitlines()]
     assert len(lines) == 60
@@ -65,7 +65,9 @@ def test_text_has_one_line_a_record_that_tools_can_cut(run: Run, sample_root: Pa
 @pytest.mark.parametrize(
     ("start", "end"), [(0, 60), (23, 45), (24, 25), (59, 100), (10, 10), (70, 80)]
 )
-def test_offsets_bound_what_is_printed(run: Run, sample_root: Path, start: int, end: int) -> None:
+def test_offsets_limit_the_printed_records(
+    run: Run, sample_root: Path, start: int, end: int
+) -> None:
     ran = run(
         "cat", sample_root / "up-1", "--from-offset", start, "--until-offset", end, "--json"
     )
@@ -81,7 +83,7 @@ def test_offsets_bound_what_is_printed(run: Run, sample_root: Path, start: int, 
     versions=["0.8.2.2", "0.10.0.1", "2.4.0"],
     answers="answers",
 )
-def test_times_bound_what_is_printed_and_written(
+def test_times_limit_the_printed_and_written_records(
     run: Run, golden_case: Any, tmp_path: Path
 ) -> None:
     for name, answers in golden_case.answers["partitions"].items():
@@ -114,7 +116,7 @@ def test_a_time_can_be_relative_to_the_newest_record(run: Run, sample_root: Path
     assert_one_sentence(ran, "no selected record has a timestamp", "absolute")
 
 
-def test_seconds_instead_of_ms_are_noted(run: Run, sample_root: Path) -> None:
+def test_seconds_instead_of_ms_print_a_note(run: Run, sample_root: Path) -> None:
     ran = run("cat", sample_root, "--from", "1500000000", "--limit", 1)
     assert ran.code == 0
     assert "note: 1500000000 is taken as ms" in ran.err
@@ -122,9 +124,9 @@ def test_seconds_instead_of_ms_are_noted(run: Run, sample_root: Path) -> None:
 
 
 def test_a_limit_counts_over_all_partitions(run: Run, sample_root: Path, tmp_path: Path) -> None:
-    whole = run("cat", sample_root).out.splitlines()
+    lines = run("cat", sample_root).out.splitlines()
     for limit in (0, 1, 80, 81, 1000):
-        assert run("cat", sample_root, "--limit", limit).out.splitlines() == whole[:limit]
+        assert run("cat", sample_root, "--limit", limit).out.splitlines() == lines[:limit]
         output = tmp_path / f"{limit}.parquet"
         assert run(
             "cat", sample_root, "--limit", limit, "--format", "parquet", "-o", output
@@ -133,7 +135,7 @@ def test_a_limit_counts_over_all_partitions(run: Run, sample_root: Path, tmp_pat
 
 
 @pytest.mark.parametrize("form", ["arrow", "parquet"])
-def test_columns_are_written_as_spark_has_them(
+def test_columns_are_written_as_in_spark(
     run: Run, golden: Any, tmp_path: Path, form: str
 ) -> None:
     logs = golden("2.4.0", "headers-and-nulls", "answers").logs
@@ -174,14 +176,14 @@ def test_committed_records_are_those_that_a_consumer_got(
         assert offsets == answers["committed_offsets"]
 
 
-def test_columns_need_a_file(run: Run, sample_root: Path) -> None:
+def test_column_formats_need_an_output_file(run: Run, sample_root: Path) -> None:
     assert_one_sentence(run("cat", sample_root, "--format", "parquet"), "-o FILE")
     assert_one_sentence(
         run("cat", sample_root, "--format", "parquet", "--json", "-o", "x"), "contradict"
     )
 
 
-def test_an_output_file_is_what_would_have_been_printed(
+def test_an_output_file_equals_the_printed_output(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     for form in ("text", "json"):
@@ -193,7 +195,7 @@ def test_an_output_file_is_what_would_have_been_printed(
     assert sorted(os.listdir(tmp_path)) == ["json", "text"]
 
 
-def test_an_output_file_keeps_the_mode_of_the_one_it_replaces(
+def test_an_output_file_keeps_the_mode_of_the_file_it_replaces(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "records"
@@ -210,7 +212,7 @@ def test_an_output_file_keeps_the_mode_of_the_one_it_replaces(
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_nothing_is_ever_written_into_what_is_read(run: Run, sample_copy: Path) -> None:
+def test_the_output_is_never_in_the_input_directory(run: Run, sample_copy: Path) -> None:
     log = sample_copy / "up-0" / "00000000000000000000.log"
     before = log.read_bytes()
     for source in (sample_copy, sample_copy / "up-0"):
@@ -219,7 +221,7 @@ def test_nothing_is_ever_written_into_what_is_read(run: Run, sample_copy: Path) 
     assert log.read_bytes() == before
 
 
-def test_an_output_that_can_be_no_file_is_refused_before_anything_is_read(
+def test_an_output_path_that_cannot_be_a_file_is_refused_before_reading(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     assert_one_sentence(run("cat", sample_root, "-o", tmp_path), "not a regular file")
@@ -227,7 +229,7 @@ def test_an_output_that_can_be_no_file_is_refused_before_anything_is_read(
     assert_one_sentence(run("cat", sample_root, "-o", missing), str(missing.parent))
 
 
-def test_an_empty_partition_prints_nothing_and_says_so(run: Run, sample_root: Path) -> None:
+def test_an_empty_partition_prints_no_records_and_a_note(run: Run, sample_root: Path) -> None:
     ran = run("cat", sample_root, "--topic", "up-empty")
     assert (ran.code, ran.out) == (0, "")
     assert ran.err == "note: no record is within these bounds; up-empty-0 has no records\n"
@@ -238,7 +240,7 @@ def test_an_empty_partition_prints_nothing_and_says_so(run: Run, sample_root: Pa
     [("a.parquet", "parquet"), ("a.ARROW", "arrow"), ("a.json", "json"), ("a.jsonl", "json"),
      ("a.txt", "text"), ("parquet", "text")],
 )  # fmt: skip
-def test_the_name_of_the_output_gives_the_format(
+def test_the_suffix_of_the_output_selects_the_format(
     run: Run, sample_root: Path, tmp_path: Path, name: str, form: str
 ) -> None:
     named, given = tmp_path / name, tmp_path / "given"
@@ -259,7 +261,7 @@ def test_an_output_may_be_standard_output(
     assert not Path("-").exists()
 
 
-def test_columns_go_to_a_pipe(sample_root: Path, tmp_path: Path) -> None:
+def test_columns_can_be_written_to_a_pipe(sample_root: Path, tmp_path: Path) -> None:
     pipe, written = tmp_path / "pipe", tmp_path / "a.parquet"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "kafkastore.cli", "cat", str(sample_root), "--format"]
@@ -274,7 +276,7 @@ def test_columns_go_to_a_pipe(sample_root: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "pipe"]
 
 
-def test_a_limit_beyond_64_bits_is_none(run: Run, sample_root: Path, tmp_path: Path) -> None:
+def test_a_limit_beyond_64_bits_is_unlimited(run: Run, sample_root: Path, tmp_path: Path) -> None:
     limited = run("cat", sample_root, "--limit", 2**63)
     assert (limited.code, limited.out) == (0, run("cat", sample_root).out)
     output = tmp_path / "a.parquet"
@@ -283,15 +285,15 @@ def test_a_limit_beyond_64_bits_is_none(run: Run, sample_root: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_memory_is_that_of_one_batch_decompressed_and_read(
+def test_memory_is_bounded_by_one_decompressed_batch(
     run: Run, tmp_path: Path, form: str
 ) -> None:
-    """Not that of the batch before, too."""
+    """The previous batch is not in memory at the same time."""
     rows = tuple(Row(at, 1_600_000_000_000, b"k", b"v" * 50_000) for at in range(200))
     size = 200 * 50_000
     batches = tuple(in_a_row([Batch(rows, codec=GZIP)] * 3))
     logs = Log((Segment(0, batches),)).write(tmp_path / "logs")
-    run("cat", logs, "--limit", 1, "-o", tmp_path / "before")  # what is imported once
+    run("cat", logs, "--limit", 1, "-o", tmp_path / "before")  # imports count once
     tracemalloc.start()
     try:
         assert run("cat", logs, "--format", form, "-o", tmp_path / "records").code == 0
@@ -303,7 +305,7 @@ def test_memory_is_that_of_one_batch_decompressed_and_read(
 
 
 @pytest.mark.parametrize("options", [["--json"], ["--format", "text"], ["--format", "arrow"]])
-def test_records_that_belong_to_the_next_segment_are_not_left_out_silently(
+def test_records_that_belong_to_the_next_segment_are_reported_not_silently_left_out(
     run: Run, tmp_path: Path, options: list[str]
 ) -> None:
     batches = tuple(in_a_row([Batch((Row(0, 100, b"k", b"v"),)) for _ in range(6)]))

@@ -1,4 +1,4 @@
-"""What `kafkastore changes` says of undo areas, also of those that something went wrong with."""
+"""What `kafkastore changes` reports of undo areas, also of incomplete and damaged ones."""
 from __future__ import annotations
 
 import errno
@@ -20,7 +20,7 @@ from kafkastore.formats.records.record_batch import Record, TimestampType
 from kafkastore.fs import FileSystem
 
 
-def test_list_says_since_when(run: Run, sample_copy: Path) -> None:
+def test_list_shows_since_when_changes_are_applied(run: Run, sample_copy: Path) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (row,) = run("changes", "list", sample_copy, "--json").lines
     (journal,) = find_journals(sample_copy)
@@ -43,7 +43,7 @@ def test_an_interrupted_removal_is_reported_and_finished(run: Run, sample_copy: 
     assert_one_sentence(run("changes", "remove", left), f"{left} is not an undo area")
 
 
-def test_an_undo_area_that_cannot_be_read_is_named_and_the_others_are_listed(
+def test_an_unreadable_undo_area_is_reported_and_the_others_are_listed(
     run: Run, sample_copy: Path
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
@@ -57,8 +57,8 @@ def test_an_undo_area_that_cannot_be_read_is_named_and_the_others_are_listed(
     assert str(unreadable / "plan.json") in listed.err
 
 
-class FullAtTheFourth(FileSystem):
-    """Has room for three new files."""
+class FullDisk(FileSystem):
+    """A disk with room for three new files."""
 
     def __init__(self) -> None:
         self.room = 4  # the plan is the first
@@ -70,8 +70,8 @@ class FullAtTheFourth(FileSystem):
         return super().create(path, mode, **where)
 
 
-class TakenAtTheFourth(FullAtTheFourth):
-    """Another process comes after three files."""
+class LockedDisk(FullDisk):
+    """A disk on which another process takes the lock after three files."""
 
     def create(self, path: Path, mode: int = 0o644, **where: Any) -> int:
         if self.room == 0:
@@ -79,8 +79,8 @@ class TakenAtTheFourth(FullAtTheFourth):
         return super().create(path, mode, **where)
 
 
-@pytest.mark.parametrize("fs", [FullAtTheFourth(), TakenAtTheFourth()], ids=["full", "taken"])
-def test_a_job_that_stops_says_how_far_it_came_and_how_it_goes_on(
+@pytest.mark.parametrize("fs", [FullDisk(), LockedDisk()], ids=["full", "taken"])
+def test_a_job_that_fails_reports_its_progress_and_how_to_continue(
     run: Run, sample_copy: Path, fs: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -102,7 +102,9 @@ def test_a_job_that_stops_says_how_far_it_came_and_how_it_goes_on(
     assert run("changes", "resume", journal.area).code == 0
 
 
-def test_a_job_that_is_refused_before_it_begins_says_just_that(run: Run, sample_copy: Path) -> None:
+def test_a_job_that_is_refused_before_it_begins_reports_only_that(
+    run: Run, sample_copy: Path
+) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (journal,) = find_journals(sample_copy)
     path = next(sample_copy.rglob("*.timeindex"))
@@ -112,7 +114,7 @@ def test_a_job_that_is_refused_before_it_begins_says_just_that(run: Run, sample_
     assert "resume" not in ran.err
 
 
-def test_a_directory_in_the_place_of_a_command_gets_the_command_that_is_meant(
+def test_a_directory_in_place_of_a_subcommand_gets_a_suggestion(
     run: Run, sample_copy: Path
 ) -> None:
     ran = run("changes", sample_copy)
@@ -124,7 +126,7 @@ def test_a_directory_in_the_place_of_a_command_gets_the_command_that_is_meant(
     assert_one_sentence(run("changes", "lst"), "No such command 'lst'")
 
 
-def test_what_was_undone_or_applied_before_is_said_so_and_nothing_is_done(
+def test_repeated_undo_or_resume_does_nothing_and_says_so(
     run: Run, sample_copy: Path
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
@@ -141,7 +143,9 @@ def test_what_was_undone_or_applied_before_is_said_so_and_nothing_is_done(
     assert find_journals(sample_copy) == (undone,)
 
 
-def test_several_areas_are_undone_and_removed_at_once(run: Run, sample_copy: Path) -> None:
+def test_several_areas_can_be_undone_and_removed_with_one_command(
+    run: Run, sample_copy: Path
+) -> None:
     other = sample_copy.with_name("other")
     shutil.copytree(sample_copy, other)
     for path in (sample_copy, other):
@@ -152,7 +156,7 @@ def test_several_areas_are_undone_and_removed_at_once(run: Run, sample_copy: Pat
     assert not any(area.exists() for area in areas)
 
 
-def test_an_area_elsewhere_is_undone_where_the_root_is_named(
+def test_an_area_elsewhere_is_undone_if_the_root_is_named(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     undo_dir = tmp_path / "undo"
@@ -163,7 +167,7 @@ def test_an_area_elsewhere_is_undone_where_the_root_is_named(
     assert run("changes", "undo", area, "--root", sample_copy).code == 0
 
 
-def test_an_area_that_others_may_write_is_taken_with_an_option(
+def test_an_area_that_others_may_write_needs_an_option(
     run: Run, sample_copy: Path
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
@@ -176,7 +180,7 @@ def test_an_area_that_others_may_write_is_taken_with_an_option(
     assert not journal.area.exists()
 
 
-def test_a_plan_nested_too_deep_is_one_sentence(run: Run, sample_copy: Path) -> None:
+def test_a_plan_nested_too_deeply_is_one_sentence(run: Run, sample_copy: Path) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (journal,) = find_journals(sample_copy)
     (journal.area / "plan.json").write_text("[" * 200_000)
@@ -194,7 +198,7 @@ def test_a_plan_nested_too_deep_is_one_sentence(run: Run, sample_copy: Path) -> 
         (None, "is a directory and not a regular file"),
     ],
 )
-def test_a_plan_that_is_none_is_one_sentence(
+def test_an_invalid_plan_is_one_sentence(
     run: Run, sample_copy: Path, text: str | None, message: str
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
@@ -211,7 +215,7 @@ def test_a_plan_that_is_none_is_one_sentence(
         assert refused.err.count(str(plan)) == 1
 
 
-def test_a_journal_that_is_no_file_is_named(run: Run, sample_copy: Path) -> None:
+def test_a_journal_that_is_not_a_file_is_reported(run: Run, sample_copy: Path) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
     (journal,) = find_journals(sample_copy)
     lines = journal.area / "journal.jsonl"
@@ -221,7 +225,7 @@ def test_a_journal_that_is_no_file_is_named(run: Run, sample_copy: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["ls", "predict", "verify"])
-def test_commands_that_only_look_say_that_a_change_is_unfinished(
+def test_read_only_commands_report_an_unfinished_change(
     run: Run, sample_copy: Path, command: str
 ) -> None:
     assert "unfinished" not in run(command, sample_copy).err
@@ -229,14 +233,14 @@ def test_commands_that_only_look_say_that_a_change_is_unfinished(
     with pytest.raises(Crash):
         apply(plan, threads=1, fs=CrashingFileSystem(40))
     (journal,) = find_journals(sample_copy)
-    looked = run(command, sample_copy)
-    assert f"kafkastore changes resume {journal.area} finishes it" in looked.err
-    assert f"kafkastore changes undo {journal.area} undoes it" in looked.err
+    shown = run(command, sample_copy)
+    assert f"kafkastore changes resume {journal.area} finishes it" in shown.err
+    assert f"kafkastore changes undo {journal.area} undoes it" in shown.err
     run("changes", "resume", journal.area)
     assert "unfinished" not in run(command, sample_copy).err
 
 
-def test_what_a_writer_s_recovery_cut_is_listed_and_removed(
+def test_bytes_that_a_writer_s_recovery_truncated_are_listed_and_removed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "logs"

@@ -17,7 +17,7 @@ from kafkastore.cli.command_list import COMMANDS, cli
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 
 
-def test_every_command_is_listed_with_what_it_does(run: Run) -> None:
+def test_every_command_is_listed_with_a_summary(run: Run) -> None:
     ran = run("--help")
     assert ran.code == 0
     for name in COMMANDS:
@@ -35,12 +35,12 @@ def test_the_version_is_that_of_the_package(run: Run) -> None:
     assert run("--version").out == f"kafkastore {version('kafkastore')}\n"
 
 
-def test_help_with_a_command_is_that_commands_help(run: Run) -> None:
+def test_help_of_a_command_equals_its_help_option(run: Run) -> None:
     assert run("help", "ls") == run("ls", "--help")
     assert run("help") == run("--help")
 
 
-def test_a_slip_of_the_pen_gets_the_command_that_was_meant(run: Run) -> None:
+def test_a_mistyped_command_gets_a_suggestion(run: Run) -> None:
     ran = run("verfy", "logs")
     assert (ran.code, ran.out) == (2, "")
     assert "No such command 'verfy', did you mean verify?" in ran.err
@@ -84,7 +84,7 @@ print(" ".join(sorted({name.partition(".")[0] for name in sys.modules})))
 """
 
 
-def test_reading_commands_import_neither_spark_nor_what_it_needs(
+def test_reading_commands_import_neither_spark_nor_its_dependencies(
     tmp_path: Path, sample_root: Path
 ) -> None:
     for line in (["--help"], ["ls", sample_root], ["cat", sample_root],
@@ -100,7 +100,7 @@ def test_reading_commands_import_neither_spark_nor_what_it_needs(
             assert "rich" not in imported
 
 
-def test_output_without_unicode_is_still_output(sample_root: Path, tmp_path: Path) -> None:
+def test_output_works_without_unicode(sample_root: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     for line in (["ls", sample_root], ["cat", sample_root], ["dump", "--records",
                  sample_root / "up-1" / "00000000000000000044.log"]):
@@ -136,34 +136,34 @@ def on_terminal(*arguments: object, stdout_too: bool) -> tuple[int, bytes, bytes
     return process.wait(800), out, shown
 
 
-def test_a_bar_on_the_terminal_leaves_what_is_piped_on_alone(
+def test_a_progress_bar_on_the_terminal_does_not_change_piped_output(
     sample_root: Path, execute: Run
 ) -> None:
     for line in (["ls", sample_root], ["cat", sample_root, "--json"]):
         code, out, shown = on_terminal(*line, stdout_too=False)
         plain = execute(*line)
         assert (code, out.decode()) == (plain.code, plain.out)
-        assert b"\x1b[" in shown  # a bar was drawn
+        assert b"\x1b[" in shown  # a progress bar was shown
 
 
-def test_on_a_terminal_tables_fit_and_records_are_not_drawn_over(sample_root: Path) -> None:
+def test_on_a_terminal_tables_fit_and_records_are_not_overwritten(sample_root: Path) -> None:
     code, _, shown = on_terminal("ls", sample_root, stdout_too=True)
     assert code == 0
-    for whole in (b"up-compressed-0", b"2017-07-14T02:40:18.506Z", b"3 .timeindex"):
-        assert whole in shown
+    for text in (b"up-compressed-0", b"2017-07-14T02:40:18.506Z", b"3 .timeindex"):
+        assert text in shown
     code, _, shown = on_terminal("cat", sample_root, stdout_too=True)
     assert code == 0
     assert b"\x1b" not in shown
 
 
-def test_without_a_terminal_no_bar_is_drawn(execute: Run, sample_root: Path) -> None:
+def test_without_a_terminal_there_is_no_progress_bar(execute: Run, sample_root: Path) -> None:
     ran = execute("verify", sample_root)
     assert "\x1b" not in ran.out + ran.err
     assert ran.err == ""
 
 
 @pytest.mark.parametrize("answer", [b"y\n", b"n\n"])
-def test_on_a_terminal_migrate_asks(sample_copy: Path, answer: bytes) -> None:
+def test_on_a_terminal_migrate_asks_for_confirmation(sample_copy: Path, answer: bytes) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [PROGRAM, "migrate", str(sample_copy), "--in-place"], stdin=theirs,

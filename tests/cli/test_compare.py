@@ -18,7 +18,7 @@ from kafkastore.cli.options.selection import select
 AT = ["--at", "2017-07-14T02:41:23Z"]
 
 
-def test_each_time_has_three_answers_and_what_the_legacy_one_costs(
+def test_each_time_has_three_answers_and_the_cost_of_the_legacy_one(
     run: Run, sample_root: Path
 ) -> None:
     (row,) = run("compare", sample_root, "--topic", "up-1", *AT, "--json").lines
@@ -32,11 +32,11 @@ def test_each_time_has_three_answers_and_what_the_legacy_one_costs(
     assert ran.out.splitlines()[-1].startswith("1 question: legacy answers redeliver 0 records")
 
 
-def test_times_are_spread_where_none_are_given(run: Run, sample_root: Path) -> None:
+def test_times_are_spread_if_none_are_given(run: Run, sample_root: Path) -> None:
     rows = run("compare", sample_root, "--topic", "up", "--samples", 4, "--json").lines
-    asked = [row["asked_timestamp"] for row in rows if row["partition"] == 0]
-    assert asked == sorted(asked)
-    assert (len(asked), len(rows)) == (4, 8)
+    times = [row["asked_timestamp"] for row in rows if row["partition"] == 0]
+    assert times == sorted(times)
+    assert (len(times), len(rows)) == (4, 8)
     assert len(run("compare", sample_root, "--topic", "up-0", "--samples", 1, "--json").lines) == 1
 
 
@@ -49,7 +49,7 @@ def test_old_segments_without_timestamps_are_compared_by_their_modification_time
     assert any(row["legacy"] is not None for row in rows)
 
 
-def test_the_broker_must_be_one_with_time_indexes(run: Run, sample_root: Path) -> None:
+def test_the_version_must_have_time_indexes(run: Run, sample_root: Path) -> None:
     for name in ("legacy", "correct", "all", "0.8"):
         assert_one_sentence(run("compare", sample_root, "--rules", name), "--rules", name)
 
@@ -77,7 +77,7 @@ def test_a_summary_has_a_row_for_each_partition_and_the_total(
 
 
 def summary_of(rows: list[dict[str, Any]]) -> dict[str, int]:
-    """What a summary must say of rows."""
+    """Return the expected summary of rows."""
     redelivered = [row["redelivered"] or 0 for row in rows]
     missed = [row["missed"] or 0 for row in rows]
     return {
@@ -110,7 +110,7 @@ def test_rows_become_arrow_and_parquet(run: Run, sample_root: Path, tmp_path: Pa
     assert sorted(os.listdir(tmp_path)) == ["rows.arrow", "rows.parquet"]
 
 
-def test_a_copy_that_lost_its_times_answers_by_a_file_of_them(
+def test_a_copy_that_lost_its_modification_times_can_use_a_file_of_them(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     copy, times = tmp_path / "copy", tmp_path / "mtimes.json"
@@ -121,7 +121,7 @@ def test_a_copy_that_lost_its_times_answers_by_a_file_of_them(
     assert run("compare", copy, *questions).lines != right.lines
     ran = run("compare", copy, *questions, "--mtimes", times)
     assert ran.err == ""
-    strip = ("broker",)     # a broker, too, goes by modification times, and has the copy's
+    strip = ("broker",)     # the broker's answers also depend on the copy's modification times
     for row, expected in zip(ran.lines, right.lines, strict=True):
         assert {k: v for k, v in row.items() if k not in strip} == {
             k: v for k, v in expected.items() if k not in strip
@@ -132,7 +132,9 @@ def test_a_copy_that_lost_its_times_answers_by_a_file_of_them(
     ]
 
 
-def test_whole_seconds_are_what_java_8_saw(run: Run, sample_root: Path, tmp_path: Path) -> None:
+def test_whole_seconds_are_the_times_that_java_8_saw(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
     times = tmp_path / "mtimes.json"
     names = [segment.log_path.name for segment in kafkastore.open(sample_root)["up-1"].segments]
     times.write_text(json.dumps(dict.fromkeys(names, 1500000083001)))
@@ -141,7 +143,7 @@ def test_whole_seconds_are_what_java_8_saw(run: Run, sample_root: Path, tmp_path
     assert run(*question, "--whole-seconds").lines[0]["legacy"] == 44
 
 
-def test_modification_times_that_can_t_be_meant_are_refused_or_noted(
+def test_implausible_modification_times_are_refused_or_noted(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     times = tmp_path / "mtimes.json"
@@ -160,7 +162,7 @@ def test_modification_times_that_can_t_be_meant_are_refused_or_noted(
 
 
 @pytest.mark.parametrize("form", ["svg", "png"])
-def test_one_partition_can_be_drawn(
+def test_the_answers_of_one_partition_can_be_plotted(
     run: Run, sample_root: Path, tmp_path: Path, form: str
 ) -> None:
     file = tmp_path / f"up.{form}"
@@ -174,7 +176,7 @@ def test_one_partition_can_be_drawn(
     assert len(ran.lines) == 10
 
 
-def test_of_several_partitions_each_is_drawn_into_a_file_of_its_own(
+def test_several_partitions_are_plotted_into_a_file_each(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     ran = run("compare", sample_root, "--topic", "up", "--summary", "--plot", tmp_path / "a.svg")
@@ -182,7 +184,7 @@ def test_of_several_partitions_each_is_drawn_into_a_file_of_its_own(
     assert {path.name for path in tmp_path.iterdir()} == {"a.up-0.svg", "a.up-1.svg"}
 
 
-def test_what_can_t_be_drawn_is_one_sentence(
+def test_what_cannot_be_plotted_is_one_sentence(
     run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "up.svg"
@@ -197,7 +199,7 @@ def test_what_can_t_be_drawn_is_one_sentence(
     assert not inside.exists()
 
 
-def test_options_for_files_that_contradict_each_other_are_refused(
+def test_contradictory_output_options_are_refused(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "rows"
@@ -213,7 +215,7 @@ def test_options_for_files_that_contradict_each_other_are_refused(
     assert os.listdir(tmp_path) == []
 
 
-def test_partitions_are_let_go_of_when_they_are_done(sample_root: Path) -> None:
+def test_finished_partitions_are_closed(sample_root: Path) -> None:
     selection = select([sample_root])
     for log in compare_command._logs(selection):
         assert log.segments
@@ -221,7 +223,7 @@ def test_partitions_are_let_go_of_when_they_are_done(sample_root: Path) -> None:
         assert "segments" not in vars(selection.store.partitions[topic_partition])
 
 
-def test_a_partition_with_nothing_to_draw_does_not_keep_others_from_being_drawn(
+def test_a_partition_with_nothing_to_plot_does_not_stop_the_others(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     ran = run("compare", sample_root, "--samples", 3, "--plot", tmp_path / "drawn.svg")
@@ -238,14 +240,14 @@ def test_a_partition_with_nothing_to_draw_does_not_keep_others_from_being_drawn(
 def test_times_are_chosen_where_a_migration_finds_wrong_answers(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
-    """Not behind the last record, as where all files have the modification time of a copy."""
+    """Times are not after the last record, even if all files have the time of a copy."""
     copy = tmp_path / "copy"
     shutil.copytree(sample_root, copy, copy_function=shutil.copyfile)
     *_, total = run("compare", copy, "--summary", "--json").lines
     assert total["broker_differs"] >= 5
     rows = run("compare", copy, "--topic", "up", "--json").lines
-    behind = [row for row in rows if row["correct"] is None]
+    after_end = [row for row in rows if row["correct"] is None]
     assert len(rows) == 20
-    assert len(behind) <= 2
+    assert len(after_end) <= 2
     before = [each for each in run("migrate", copy, "--json").lines if each["kind"] == "answers"]
     assert before[0]["correct_before"] < before[0]["times"]

@@ -1,4 +1,4 @@
-"""Names that others chose, of directories and files, are never orders to a terminal."""
+"""Control characters in names of directories and files never reach a terminal."""
 from __future__ import annotations
 
 import re
@@ -11,11 +11,11 @@ from cli.running import Run
 
 from kafkastore.cli.command_list import COMMANDS
 
-ORDERS = "\x1b[2J\x07\x9b31m\x7f"
-SHOWN = r"\x1b[2J\x07\x9b31m\x7f"
+CONTROLS = "\x1b[2J\x07\x9b31m\x7f"
+ESCAPED = r"\x1b[2J\x07\x9b31m\x7f"
 NOT_PRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
-#: Of each command, command lines that print names.
+#: For each command, command lines that print names.
 LINES = {
     "ls": ["ls {root} --segments --verbose", "ls {root} --topic {topic}-0 --offset 3"],
     "dump": ["dump {log} {index} {damaged} {unknown} --records", "dump {checkpoint}"],
@@ -41,42 +41,42 @@ LINES = {
     "sizing": ["sizing {root}"],
     "sample": ["sample {out}"],
 }
-#: Runs Spark, and prints by what the others print by.
-ELSEWHERE = {"pipeline"}
+#: Runs Spark, and prints by the same functions as the others.
+NOT_TESTED = {"pipeline"}
 
 
 @pytest.fixture
 def places(
     run: Run, sample_root: Path, writable_copy: Callable[[Path], Path], tmp_path: Path
 ) -> dict[str, Path]:
-    """A log directory in which all names are orders, and one log is damaged."""
-    root = Path(shutil.copytree(sample_root, tmp_path / f"logs{ORDERS}"))
+    """Write a log directory with control sequences in all names, and one damaged log."""
+    root = Path(shutil.copytree(sample_root, tmp_path / f"logs{CONTROLS}"))
     for directory in sorted(path for path in root.iterdir() if path.is_dir()):
         topic, _, partition = directory.name.rpartition("-")
-        directory.rename(root / f"{topic}{ORDERS}-{partition}")
+        directory.rename(root / f"{topic}{CONTROLS}-{partition}")
     healthy, damaged, *_ = sorted(path for path in root.iterdir() if path.is_dir())
-    (root / f"no partition{ORDERS}").mkdir()
-    (root / f"file{ORDERS}").write_bytes(b"?")
-    (healthy / f"{ORDERS}.deleted").write_bytes(b"?")
+    (root / f"no partition{CONTROLS}").mkdir()
+    (root / f"file{CONTROLS}").write_bytes(b"?")
+    (healthy / f"{CONTROLS}.deleted").write_bytes(b"?")
     log = sorted(damaged.glob("*.log"))[0]
     data = bytearray(log.read_bytes())
     data[8] |= 16
     log.write_bytes(data)
     checkpoint = root / "recovery-point-offset-checkpoint"
-    checkpoint.write_text(f"0\n1\nu{ORDERS} 0 3\n")
+    checkpoint.write_text(f"0\n1\nu{CONTROLS} 0 3\n")
     return {
-        "root": root, "out": tmp_path / f"out{ORDERS}", "checkpoint": checkpoint, "damaged": log,
+        "root": root, "out": tmp_path / f"out{CONTROLS}", "checkpoint": checkpoint, "damaged": log,
         "log": sorted(healthy.glob("*.log"))[0], "index": sorted(healthy.glob("*.index"))[0],
-        "unknown": root / f"file{ORDERS}", "topic": Path(f"up{ORDERS}"),
+        "unknown": root / f"file{CONTROLS}", "topic": Path(f"up{CONTROLS}"),
     }
 
 
-def test_each_command_is_looked_at() -> None:
-    assert {*LINES} | ELSEWHERE == {*COMMANDS}
+def test_each_command_is_tested() -> None:
+    assert {*LINES} | NOT_TESTED == {*COMMANDS}
 
 
 @pytest.mark.parametrize("line", [line for lines in LINES.values() for line in lines])
-def test_a_name_is_never_an_order_to_the_terminal(
+def test_control_characters_in_names_are_escaped(
     line: str, run: Run, places: dict[str, Path]
 ) -> None:
     if line.startswith("changes"):
@@ -85,7 +85,7 @@ def test_a_name_is_never_an_order_to_the_terminal(
     ran = run(*(word.format(**places) for word in line.split()))
     said = ran.out + ran.err
     assert not NOT_PRINTABLE.search(said), ran
-    assert SHOWN in said, ran
+    assert ESCAPED in said, ran
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_name_is_never_an_order_to_the_terminal(
         "retention {root} --now 100000", "migrate {root} --dry-run --verbose",
     ],
 )
-def test_a_name_never_makes_a_line_of_its_own(
+def test_newlines_in_names_are_escaped(
     line: str, run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     root = Path(shutil.copytree(sample_root, tmp_path / "logs"))

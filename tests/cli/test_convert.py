@@ -1,4 +1,4 @@
-"""What ``kafkastore convert`` prints and does."""
+"""Output and effect of ``kafkastore convert``."""
 from __future__ import annotations
 
 import errno
@@ -16,7 +16,7 @@ def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def test_without_being_asked_to_it_changes_nothing(run: Run, sample_copy: Path) -> None:
+def test_without_an_option_nothing_is_changed(run: Run, sample_copy: Path) -> None:
     before = files_of(sample_copy)
     for options in ([], ["--dry-run"], ["--codec", "zstd"]):
         ran = run("convert", sample_copy, *options, "--verbose")
@@ -39,7 +39,7 @@ def test_a_copy_is_converted_and_the_original_is_not(
     assert "nothing to change" in run("convert", copy).out
 
 
-def test_in_place_it_asks_or_is_given_yes_and_can_be_undone(run: Run, sample_copy: Path) -> None:
+def test_in_place_needs_confirmation_or_yes_and_can_be_undone(run: Run, sample_copy: Path) -> None:
     before = files_of(sample_copy)
     assert_one_sentence(run("convert", sample_copy, "--in-place"), "--yes")
     assert files_of(sample_copy) == before
@@ -50,7 +50,7 @@ def test_in_place_it_asks_or_is_given_yes_and_can_be_undone(run: Run, sample_cop
     assert files_of(sample_copy) == before
 
 
-def test_what_can_t_be_converted_is_reported(run: Run, sample_copy: Path) -> None:
+def test_a_segment_that_cannot_be_converted_is_reported(run: Run, sample_copy: Path) -> None:
     path = next(sample_copy.glob("up-1/*.log"))
     damaged = bytearray(path.read_bytes())
     damaged[30] ^= 1
@@ -73,7 +73,7 @@ def test_json_has_only_documented_fields(run: Run, sample_copy: Path) -> None:
         check((row for row in rows if row["kind"] == kind), fields)
 
 
-def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("convert", sample_root, "--codec", "brotli"), "brotli")
     assert_one_sentence(run("convert", tmp_path / "nowhere"), "nowhere")
     assert_one_sentence(
@@ -85,7 +85,7 @@ def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("command", ["convert", "migrate"])
-def test_yes_without_anything_to_do_is_reported(run: Run, sample_copy: Path, command: str) -> None:
+def test_yes_without_in_place_is_reported(run: Run, sample_copy: Path, command: str) -> None:
     assert_one_sentence(run(command, sample_copy, "--yes"), "--yes needs --in-place")
     assert run(command, sample_copy, "--dry-run", "--yes").code == 0
 
@@ -93,7 +93,7 @@ def test_yes_without_anything_to_do_is_reported(run: Run, sample_copy: Path, com
 @pytest.mark.parametrize(
     ("error", "code"), [(KeyboardInterrupt(), 130), (OSError(errno.ENOSPC, "full"), 2)]
 )
-def test_a_copy_that_stops_says_where_it_lies_and_the_same_command_finishes_it(
+def test_a_copy_that_fails_names_its_path_and_the_same_command_finishes_it(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int
 ) -> None:
     def fail(*arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""Commands over a directory of which two partitions are damaged: with Spark as without."""
+"""Commands on a directory with two damaged partitions: the same with Spark and without."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def same(run: Run, spark: Any) -> Callable[..., Ran]:
-    """A function that runs a command with and without Spark, and returns what came of it."""
+    """Return a function that runs a command with and without Spark, and compares the two."""
 
     def same(*arguments: object) -> Ran:
         here = run(*arguments)
@@ -31,7 +31,7 @@ def same(run: Run, spark: Any) -> Callable[..., Ran]:
 
 @pytest.fixture(scope="module")
 def without_times(root: Path) -> Path:
-    """The same directory without time indexes."""
+    """Return the same directory without time indexes."""
     copy = root.parent / "without-times"
     copytree(root, copy)
     for index in copy.glob("*/*.timeindex"):
@@ -44,7 +44,7 @@ NOW, LATE = f"--now={T0 + 100_000}", f"--at={T0 + 8000}"
 
 @pytest.mark.parametrize(("command", "code"), [
     (("verify",), 1),
-    (("predict",), 0),  # after a clean shutdown a broker loads it as it is
+    (("predict",), 0),  # after a clean shutdown a broker loads it unchanged
     (("reindex", "--dry-run"), 1),
     (("reindex", "--dry-run", "--up-to-damage"), 0),
     (("compare", LATE), 1),
@@ -53,7 +53,7 @@ NOW, LATE = f"--now={T0 + 100_000}", f"--at={T0 + 8000}"
     (("lag", NOW, "--on-corrupt", "skip"), 1),
     (("latency", "--on-corrupt", "stop"), 1),
 ], ids=str)
-def test_a_command_has_the_same_rows_names_and_code(
+def test_a_command_has_the_same_rows_errors_and_exit_code(
     same: Callable[..., Ran], root: Path, command: tuple[str, ...], code: int
 ) -> None:
     ran = same(command[0], root, *command[1:], "--json")
@@ -62,7 +62,7 @@ def test_a_command_has_the_same_rows_names_and_code(
     assert not any(f"{name}: " in ran.err for name in SOUND)
 
 
-def test_migrate_plans_the_same_and_names_what_it_leaves(
+def test_migrate_makes_the_same_plan_and_names_skipped_files(
     same: Callable[..., Ran], without_times: Path
 ) -> None:
     ran = same("migrate", without_times, "--dry-run", "--mode", "rebuild", "--json")
@@ -76,7 +76,7 @@ def test_migrate_plans_the_same_and_names_what_it_leaves(
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_pipeline_goes_to_its_end_and_names_what_is_damaged(
+def test_a_pipeline_completes_and_names_damaged_partitions(
     run: Run, without_times: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"

@@ -1,8 +1,8 @@
-"""Every command on a directory of which two partitions of five are damaged, each otherwise.
+"""Every command on a directory with five partitions, two of which are damaged differently.
 
-The sound ones are answered completely, as in the intact directory; the damaged ones are named; the
-exit code says it. Commands that look at frames alone, as brokers do, need not see a wrong
-checksum: `docs/formats/what-the-formats-cannot-show.md` says which these are.
+The results for the intact partitions are complete, as in the undamaged directory; the damaged ones
+are named; the exit code shows the damage. Commands that read only batch frames, as brokers do, need
+not find a wrong checksum: `docs/formats/what-the-formats-cannot-show.md` lists them.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from models.damaged_directory import (
     write_directory,
 )
 
-#: Two kinds of damage at a time: of b-0 (messages of format 1), and of d-0 (gzip, format 2).
+#: Two kinds of damage at a time: in b-0 (message format 1) and in d-0 (gzip, message format 2).
 DAMAGES = {
     "length and payload": [("length", 1, 1), ("payload", 0, 1)],
     "payload and length": [("payload", 0, 2), ("length", 1, 2)],
@@ -44,7 +44,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 
 class Directories(NamedTuple):
-    """The same directory intact and damaged."""
+    """The same directory, intact and damaged."""
 
     intact: Path
     damaged: Path
@@ -74,26 +74,26 @@ def make(place: Path, damages: str = "length and payload", **options: Any) -> Di
 
 
 def by_partition(ran: Ran) -> Rows:
-    """The rows that a command printed as JSON, by their partitions; errors are none."""
+    """Return the rows that a command printed as JSON, by partition, without errors."""
     found: Rows = {name: [] for name in PARTITIONS}
     for row in ran.lines:
         if row.get("topic") is not None and row.get("kind") != "error":
-            for name in ("store", "path"):  # of another directory
+            for name in ("store", "path"):  # these differ between the directories
                 row.pop(name, None)
             found[f"{row['topic']}-{row.get('partition', 0)}"].append(row)
     return found
 
 
 def named(text: str) -> Counter[str]:
-    """How many lines of a text name each partition."""
+    """Return how many lines of a text name each partition."""
     return Counter(
         name for line in text.splitlines() for name in PARTITIONS
         if re.search(rf"\b{name}\b", line)
     )
 
 
-def check_sound(damaged: Ran, intact: Ran) -> Rows:
-    """Check that the sound partitions' rows are those of the intact directory; return all rows."""
+def check_intact(damaged: Ran, intact: Ran) -> Rows:
+    """Check that the rows of undamaged partitions are the expected ones; return all rows."""
     assert intact.code == 0, intact
     rows, expected = by_partition(damaged), by_partition(intact)
     for name in SOUND:
@@ -111,7 +111,7 @@ def offsets_of(rows: list[dict[str, Any]]) -> list[int]:
 
 
 def read_columns(path: Path, form: str) -> Rows:
-    """A written file's offsets, by partition."""
+    """Return the offsets in an output file, by partition."""
     if form == "parquet":
         table = pyarrow.parquet.read_table(path)
     else:
@@ -125,7 +125,7 @@ def read_columns(path: Path, form: str) -> Rows:
 
 
 def cat(run: Run, root: Path, form: str, *options: object) -> tuple[Ran, Rows]:
-    """Print records in one of the forms; what was printed, by partition."""
+    """Print records in one of the forms; return the offsets by partition."""
     if form in ("parquet", "arrow"):
         out = root.parent / f"out.{form}"
         ran = run("cat", root, "--format", form, "-o", out, *options)
@@ -144,7 +144,7 @@ def cat(run: Run, root: Path, form: str, *options: object) -> tuple[Ran, Rows]:
 
 
 @pytest.mark.parametrize("form", ["text", "json", "parquet", "arrow"])
-def test_cat_prints_the_sound_partitions_and_the_others_up_to_the_damage(
+def test_cat_prints_undamaged_partitions_and_the_others_up_to_the_damage(
     run: Run, directories: Directories, form: str
 ) -> None:
     intact, expected = cat(run, directories.intact, form)
@@ -160,7 +160,7 @@ def test_cat_prints_the_sound_partitions_and_the_others_up_to_the_damage(
 
 
 @pytest.mark.parametrize("form", ["text", "json", "parquet", "arrow"])
-def test_cat_skips_what_repair_leaves_out_and_names_the_bytes(
+def test_cat_skips_the_same_records_as_repair_and_names_the_bytes(
     run: Run, directories: Directories, form: str
 ) -> None:
     ran, rows = cat(run, directories.damaged, form, "--on-corrupt", "skip")
@@ -181,7 +181,7 @@ def test_cat_skips_what_repair_leaves_out_and_names_the_bytes(
 
 
 @pytest.mark.parametrize("form", ["text", "json", "parquet", "arrow"])
-def test_cat_of_committed_records_reads_the_sound_partitions_whole(
+def test_cat_of_committed_records_reads_undamaged_partitions_completely(
     run: Run, directories: Directories, form: str
 ) -> None:
     options = ("--isolation", "read_committed")
@@ -205,24 +205,24 @@ def offsets(run: Run, root: Path, *options: object) -> Ran:
 @pytest.mark.parametrize("explain", [[], ["--explain"]], ids=["", "explained"])
 @pytest.mark.parametrize("rules", ["correct", "2.4", "4.1", "kip-33", "legacy", "all"])
 @pytest.mark.parametrize("choice", ["raise", "skip", "stop"])
-def test_offsets_answers_for_the_sound_partitions_and_names_what_it_cannot_answer(
+def test_offsets_answers_for_undamaged_partitions_and_names_the_others(
     run: Run, directories: Directories, rules: str, choice: str, explain: list[str]
 ) -> None:
     options = ("--rules", rules, "--on-corrupt", choice, *explain)
     intact = offsets(run, directories.intact, *options)
     ran = offsets(run, directories.damaged, *options)
-    rows = check_sound(ran, intact)
+    rows = check_intact(ran, intact)
     expected = by_partition(intact)
     for name in DAMAGED:
-        is_whole = len(rows[name]) == len(expected[name])
-        # A broker can't decode what is torn either, and has no answer then.
-        assert is_whole or named(ran.err)[name]
+        is_complete = len(rows[name]) == len(expected[name])
+        # A broker can't decode a torn batch either, and has no answer then.
+        assert is_complete or named(ran.err)[name]
         if rules == "correct":
-            assert is_whole or choice == "raise"
+            assert is_complete or choice == "raise"
             assert named(ran.err)[name] == 1
         if rules == "legacy":
             # An explanation compares with the correct answer, which may be unknown.
-            assert is_whole or (explain and choice == "raise")
+            assert is_complete or (explain and choice == "raise")
             answers = {row["asked_timestamp"]: row["offset"] for row in expected[name]}
             for row in rows[name]:
                 assert row["offset"] == answers[row["asked_timestamp"]]
@@ -232,7 +232,7 @@ def test_offsets_answers_for_the_sound_partitions_and_names_what_it_cannot_answe
         assert set(named(ran.err)) == set(DAMAGED)
 
 
-def test_offsets_that_are_correct_are_of_the_readable_records(
+def test_correct_offsets_are_those_of_the_readable_records(
     run: Run, directories: Directories
 ) -> None:
     expected = by_partition(offsets(run, directories.intact))
@@ -241,20 +241,20 @@ def test_offsets_that_are_correct_are_of_the_readable_records(
         for name, damage in directories.damages.items():
             found = {row["asked_timestamp"]: row["offset"] for row in rows[name]}
             for row in expected[name]:
-                asked, offset = row["asked_timestamp"], row["offset"]
+                timestamp, offset = row["asked_timestamp"], row["offset"]
                 is_before = offset is not None and offset < damage.start_offset
                 if choice == "raise":
-                    assert (asked in found) == is_before
-                    assert found.get(asked) == (offset if is_before else None)
+                    assert (timestamp in found) == is_before
+                    assert found.get(timestamp) == (offset if is_before else None)
                 elif choice == "stop":
-                    assert found[asked] == (offset if is_before else None)
+                    assert found[timestamp] == (offset if is_before else None)
                 elif offset is None or offset not in range(damage.start_offset, damage.end_offset):
-                    assert found[asked] == offset
+                    assert found[timestamp] == offset
                 else:
-                    assert found[asked] >= damage.end_offset
+                    assert found[timestamp] >= damage.end_offset
 
 
-def test_a_time_after_the_damage_does_not_hide_the_answer_for_one_before_it(
+def test_a_time_after_the_damage_does_not_hide_the_answer_for_an_earlier_time(
     run: Run, directories: Directories
 ) -> None:
     ran = run("offsets", directories.damaged, "--at", TIMES[3], "--at", TIMES[0], "--json")
@@ -282,22 +282,22 @@ REPORTS: dict[str, tuple[str, Callable[[Directories, Path], list[object]]]] = {
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_a_report_is_complete_for_the_sound_partitions_and_names_the_others(
+def test_a_report_is_complete_for_undamaged_partitions_and_names_the_others(
     run: Run, directories: Directories, name: str
 ) -> None:
-    looks_at, command = REPORTS[name]
+    reads, command = REPORTS[name]
     intact = run(*command(directories, directories.intact), "--json")
     ran = run(*command(directories, directories.damaged), "--json")
-    rows = check_sound(ran, intact)
+    rows = check_intact(ran, intact)
     found = named(ran.err)
-    if looks_at == "records":
+    if reads == "records":
         assert found == dict.fromkeys(DAMAGED, 1)
         assert all(not rows[each] for each in DAMAGED)
-    else:  # by headers and indexes, as far as those have to be looked at
+    else:  # from headers and indexes, as far as those have to be read
         assert found == dict.fromkeys(set(found) & set(DAMAGED), 1)
         errors = [row for row in ran.lines if row["kind"] == "error"]
         assert {f"{row['topic']}-{row['partition']}" for row in errors} == set(found)
-    if looks_at == "frames":
+    if reads == "frames":
         assert directories.broken_frames <= set(found)
     assert ran.code == (1 if found else 0)
     shown = run(*command(directories, directories.damaged))
@@ -306,36 +306,36 @@ def test_a_report_is_complete_for_the_sound_partitions_and_names_the_others(
 
 @pytest.mark.parametrize("choice", ["skip", "stop"])
 @pytest.mark.parametrize("name", ["lag", "lag committed", "latency", "compare", "compare summary"])
-def test_a_report_past_damage_is_that_of_the_repaired_directory(
+def test_a_report_with_skipped_damage_equals_that_of_the_repaired_directory(
     run: Run, directories: Directories, name: str, choice: str
 ) -> None:
     _, command = REPORTS[name]
     options = ["--json", "--on-corrupt", choice]
     intact = run(*command(directories, directories.intact), *options)
     ran = run(*command(directories, directories.damaged), *options)
-    rows = check_sound(ran, intact)
+    rows = check_intact(ran, intact)
     assert ran.code == 1
     assert named(ran.err) == dict.fromkeys(DAMAGED, 1)
     if name not in ("lag", "latency"):
-        # A broker, which is compared with, can't decode what is torn.
+        # The broker, whose answers are compared, can't decode a torn batch.
         assert all(rows[each] or directories.broken_frames for each in DAMAGED)
         return
     expected = by_partition(intact)
     for each, damage in directories.damages.items():
         end = damage.end_offset if choice == "skip" else 24
-        ((row,), (whole,)) = rows[each], expected[each]
+        ((row,), (complete,)) = rows[each], expected[each]
         if name == "lag":
             lost = len(range(max(damage.start_offset, 1), end))
-            expected_lag = None if choice == "stop" else whole["lag_records"] - lost
+            expected_lag = None if choice == "stop" else complete["lag_records"] - lost
             assert row["lag_records"] == expected_lag
-        elif each == "d-0":  # whose records have latencies
-            assert row["records"] == whole["records"] - len(range(damage.start_offset, end))
+        elif each == "d-0":  # only its records have latencies
+            assert row["records"] == complete["records"] - len(range(damage.start_offset, end))
 
 
 # ---------------------------------------------------------------- files
 
 
-def test_a_batch_is_found_by_offset_in_a_segment_that_can_be_read(
+def test_a_batch_is_found_by_offset_in_a_readable_segment(
     run: Run, directories: Directories
 ) -> None:
     for name, damage in directories.damages.items():
@@ -357,16 +357,16 @@ def test_dump_prints_the_batches_before_the_damage_and_names_the_file(
         assert ran.code == (2 if name in directories.broken_frames else 1)
         assert named(ran.err)[name] == 1
         batches = [row for row in ran.lines if row["kind"] == "batch"]
-        whole = run("dump", directories.intact / name / damage.path.name, "--json").lines
-        count = sum(batch["position"] < damage.position for batch in whole)
+        complete = run("dump", directories.intact / name / damage.path.name, "--json").lines
+        count = sum(batch["position"] < damage.position for batch in complete)
         sizes = ("position", "size", "base_offset", "crc_valid")
         assert [[row[each] for each in sizes] for row in batches[:count]] == [
-            [row[each] for each in sizes] for row in whole[:count]
+            [row[each] for each in sizes] for row in complete[:count]
         ]
         assert all(not row["crc_valid"] for row in batches[count : count + 1])
 
 
-def test_verify_finds_both_and_nothing_else_that_is_new(
+def test_verify_finds_both_damages_and_nothing_else(
     run: Run, directories: Directories
 ) -> None:
     def findings(root: Path) -> set[tuple[str, str, int | None]]:
@@ -390,16 +390,16 @@ def test_verify_finds_both_and_nothing_else_that_is_new(
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
 @pytest.mark.parametrize("damages", DAMAGES)
-def test_predict_says_what_a_start_makes_of_the_damage(
+def test_predict_reports_the_effect_of_the_damage_on_a_start(
     run: Run, tmp_path: Path, damages: str, is_clean: bool
 ) -> None:
     directories = make(tmp_path, damages, is_clean=is_clean)
     intact, ran = (
         run("predict", root, "--json") for root in (directories.intact, directories.damaged)
     )
-    rows = check_sound(ran, intact)
+    rows = check_intact(ran, intact)
     outcomes = {name: rows[name][0]["outcome"] for name in DAMAGED}
-    if is_clean:  # then a start does not read the logs
+    if is_clean:  # a start does not read the logs then
         assert "loses-records" not in outcomes.values()
         assert ran.code == 0
     else:
@@ -409,17 +409,17 @@ def test_predict_says_what_a_start_makes_of_the_damage(
             assert rows[name][0]["log_end_offset"] == damage.start_offset
 
 
-def test_retention_answers_by_the_files_as_a_broker_does(
+def test_retention_reports_by_index_and_file_as_a_broker_does(
     run: Run, directories: Directories
 ) -> None:
     command = ("--now", "2030-01-01T00:00:00Z", "--json")
     intact = run("retention", directories.intact, *command)
     ran = run("retention", directories.damaged, *command)
-    check_sound(ran, intact)
+    check_intact(ran, intact)
     assert ran.code == 0 or named(ran.err)
 
 
-def test_sizing_leaves_out_what_it_cannot_read_and_names_it(
+def test_sizing_leaves_out_unreadable_partitions_and_names_them(
     run: Run, directories: Directories
 ) -> None:
     ran = run("sizing", directories.damaged, "--json")
@@ -433,11 +433,11 @@ def test_sizing_leaves_out_what_it_cannot_read_and_names_it(
     assert sound[0].code == 0
 
 
-# ---------------------------------------------------------------- what alters directories
+# ---------------------------------------------------------------- altering commands
 
 
 def files_of(root: Path, *names: str) -> dict[str, bytes]:
-    """The files of some partitions."""
+    """Return the files of some partitions."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for name in names for path in sorted((root / name).iterdir())
@@ -445,7 +445,7 @@ def files_of(root: Path, *names: str) -> dict[str, bytes]:
 
 
 def kinds(ran: Ran, kind: str) -> set[str]:
-    """The paths of the rows of a kind."""
+    """Return the paths in the rows of a kind."""
     return {row["path"] for row in ran.lines if row["kind"] == kind}
 
 
@@ -456,7 +456,7 @@ def paths_of(directories: Directories, *names: str) -> set[str]:
 @pytest.mark.parametrize("time_indexes", [True, False], ids=["with indexes", "without"])
 @pytest.mark.parametrize("damages", DAMAGES)
 @pytest.mark.parametrize("where", ["--dry-run", "--copy-to", "--in-place"])
-def test_migrate_migrates_what_is_sound_and_names_what_cannot_be_read(
+def test_migrate_migrates_undamaged_partitions_and_names_the_others(
     run: Run, tmp_path: Path, damages: str, where: str, time_indexes: bool
 ) -> None:
     directories = make(tmp_path, damages, time_indexes=time_indexes)
@@ -471,10 +471,10 @@ def test_migrate_migrates_what_is_sound_and_names_what_cannot_be_read(
         }[where]
         done.append((run("migrate", root, *how, "--json"),
                      target if where == "--copy-to" else root))
-    (intact, whole), (ran, changed) = done
+    (intact, complete), (ran, changed) = done
     assert (intact.code, ran.code) == (0, 1), ran
     assert kinds(ran, "unmigrated") == paths_of(directories, *DAMAGED)
-    assert files_of(changed, *SOUND) == files_of(whole, *SOUND)
+    assert files_of(changed, *SOUND) == files_of(complete, *SOUND)
     if where == "--dry-run" or time_indexes:
         assert files_of(changed, *DAMAGED) == {
             path: data for path, data in before.items() if path[:3] in DAMAGED
@@ -485,7 +485,7 @@ def test_migrate_migrates_what_is_sound_and_names_what_cannot_be_read(
 
 
 @pytest.mark.parametrize("command", ["convert", "reindex"])
-def test_logs_are_converted_and_indexed_where_they_can_be_read(
+def test_readable_logs_are_converted_and_indexed(
     run: Run, directories: Directories, command: str
 ) -> None:
     before = files_of(directories.damaged, *PARTITIONS)
@@ -496,7 +496,7 @@ def test_logs_are_converted_and_indexed_where_they_can_be_read(
     assert run(command, directories.intact, "--in-place", "--yes").code == 0
     ran = run(command, directories.damaged, "--in-place", "--yes", "--json")
     assert (planned.code, ran.code) == (1, 1)
-    # What is of format 2 is left alone by convert, whatever its checksums are.
+    # Convert does not touch message format 2, whatever its checksums are.
     concerned = {"b-0", *directories.broken_frames} if command == "convert" else set(DAMAGED)
     kind = {"convert": "unconverted", "reindex": "unindexed"}[command]
     assert kinds(ran, kind) == kinds(planned, kind) == paths_of(directories, *concerned)
@@ -532,7 +532,7 @@ def test_repair_shows_both_outcomes_and_changes_only_the_damaged_partitions(
 # ---------------------------------------------------------------- a single path
 
 
-def test_nothing_that_can_be_answered_of_the_only_path_is_exit_code_2(
+def test_no_result_for_the_only_path_is_exit_code_2(
     run: Run, directories: Directories
 ) -> None:
     for name in DAMAGED:
@@ -569,7 +569,7 @@ def test_nothing_that_can_be_answered_of_the_only_path_is_exit_code_2(
 def test_unknown_log_starts_are_reported_by_each_command(
     run: Run, golden: Any, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    """Below them lie records that were deleted, which come back."""
+    """Deleted records below the log start come back then."""
     name, *options = command
     directory = tmp_path / "logs"
     shutil.copytree(golden("2.4.0", "delete-records", "answers").logs, directory)

@@ -1,4 +1,4 @@
-"""What docs/cli.md says is so."""
+"""The statements of docs/cli.md are true."""
 from __future__ import annotations
 
 import re
@@ -16,7 +16,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
+def test_every_example_prints_the_documented_output(tmp_path: Path) -> None:
     commands = [
         command
         for block in blocks_of(DOCUMENT) if block.language == "console"
@@ -45,14 +45,14 @@ def section(title: str) -> str:
 
 def documented(title: str, kind: str | None = None) -> set[str]:
     """Return the fields that a chapter names for one kind of object, or for its only kind."""
-    _, _, told = section(title).partition("JSON")
+    _, _, listed = section(title).partition("JSON")
     if kind is not None:
         intro = re.search(rf"^JSON[^\n]*kind `{kind}`.*?\n\n(?=(?:JSON|##|\Z|[^|\n]))|"
                           rf"^\| `{kind}` \|([^\n]*)", section(title) + "\n\n",
                           re.DOTALL | re.MULTILINE)
         assert intro is not None, (title, kind)
-        told = intro[0].replace(f"`{kind}`", "", 1)
-    return set(re.findall(r"`([a-z_0-9]+)`", told))
+        listed = intro[0].replace(f"`{kind}`", "", 1)
+    return set(re.findall(r"`([a-z_0-9]+)`", listed))
 
 
 def check(objects: Iterable[dict[str, Any]], fields: set[str]) -> None:
@@ -66,7 +66,7 @@ def check(objects: Iterable[dict[str, Any]], fields: set[str]) -> None:
 
 @pytest.fixture
 def rich_logs(golden: Callable[..., Any]) -> Path:
-    """A directory with everything in it."""
+    """Return a directory with all kinds of files and records."""
     logs: Path = golden("2.4.0", "transactions", "answers").logs
     return logs
 
@@ -109,7 +109,7 @@ def test_fields_of_explanations(run: Run, sample_root: Path) -> None:
     fields = set(re.findall(r"`([a-z_]+)`", line))
     explanations = [row["explanation"] for row in rows]
     check(explanations, fields)
-    check((each for told in explanations for each in told.values() if isinstance(each, dict)),
+    check((each for row in explanations for each in row.values() if isinstance(each, dict)),
           fields)
 
 

@@ -10,7 +10,7 @@ from kafkastore.log.batch_columns import TIMESTAMP_TYPE_NAMES
 
 
 def files_of(golden_case: Any, suffix: str) -> list[tuple[Path, Any]]:
-    """The files of a case that the version's own tool decoded, with what it printed."""
+    """Return the files of a case that Kafka's tool decoded, with its output."""
     found = []
     for name, answers in golden_case.answers["partitions"].items():
         dump = answers.get("dump") or {}
@@ -76,7 +76,7 @@ def test_records_of_every_format_are_shown(run: Run, golden_case: Any) -> None:
             assert text.out.count("    offset ") == len(records)
 
 
-def test_long_values_are_shortened_unless_all_of_them_is_asked_for(
+def test_long_values_are_shortened_without_the_option_to_show_all(
     run: Run, sample_root: Path
 ) -> None:
     log = sample_root / "up-1" / "00000000000000000044.log"
@@ -86,7 +86,9 @@ def test_long_values_are_shortened_unless_all_of_them_is_asked_for(
     assert max(map(len, full.splitlines())) > 200
 
 
-def test_padding_is_reported_and_is_no_problem(run: Run, sample_root: Path, tmp_path: Path) -> None:
+def test_padding_is_reported_and_is_not_a_problem(
+    run: Run, sample_root: Path, tmp_path: Path
+) -> None:
     index = tmp_path / "00000000000000000022.index"
     index.write_bytes((sample_root / "up-0" / index.name).read_bytes() + bytes(80))
     ran = run("dump", index)
@@ -96,7 +98,7 @@ def test_padding_is_reported_and_is_no_problem(run: Run, sample_root: Path, tmp_
         "kind": "zero_padding", "file": str(index), "slot": 9, "slots": 10}
 
 
-def test_an_index_out_of_order_is_shown_whole_and_reported(
+def test_an_index_out_of_order_is_completely_shown_and_reported(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     data = (sample_root / "up-0" / "00000000000000000022.index").read_bytes()
@@ -109,14 +111,14 @@ def test_an_index_out_of_order_is_shown_whole_and_reported(
     assert "at byte 16" in ran.err
 
 
-def test_an_empty_index_says_so(run: Run, tmp_path: Path) -> None:
+def test_an_empty_index_is_reported(run: Run, tmp_path: Path) -> None:
     index = tmp_path / "00000000000000000000.timeindex"
     index.touch()
     assert run("dump", index).out == "no entries\n"
     assert run("dump", index, "--json").out == ""
 
 
-def test_a_torn_tail_is_a_note(run: Run, golden: Any) -> None:
+def test_a_torn_tail_prints_a_note(run: Run, golden: Any) -> None:
     logs = golden("2.4.0", "crash-torn", "answers").logs
     last = sorted((logs / "crash-0").glob("*.log"))[-1]
     ran = run("dump", last)
@@ -126,7 +128,7 @@ def test_a_torn_tail_is_a_note(run: Run, golden: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [0, -1])
-def test_a_length_that_leads_beyond_the_end_of_the_file_is_no_torn_tail(
+def test_a_length_that_leads_beyond_the_end_of_the_file_is_not_a_torn_tail(
     run: Run, sample_copy: Path, number: int
 ) -> None:
     path = sorted((sample_copy / "up-0").glob("*.log"))[number]
@@ -159,7 +161,7 @@ def test_small_files_are_decoded_by_their_names(run: Run, golden: Any) -> None:
     assert all(f"{file}:" in shown.out for file in files)
 
 
-def test_a_kraft_snapshot_is_decoded_as_the_batches_it_is(run: Run, golden: Any) -> None:
+def test_a_kraft_snapshot_is_decoded_as_batches(run: Run, golden: Any) -> None:
     logs = golden("3.9.1", "kraft-metadata", "answers").logs
     snapshots = sorted((logs / "__cluster_metadata-0").glob("*.checkpoint"))
     for snapshot in snapshots:

@@ -1,4 +1,4 @@
-"""What ``dump`` tells of records: their fields, what Kafka's own topics say, and how many."""
+"""What ``dump`` shows of records: their fields, contents of Kafka's own topics, and counts."""
 from __future__ import annotations
 
 import json
@@ -34,7 +34,7 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def written(tmp_path: Path) -> Write:
-    """A function that writes a log of batches into a directory."""
+    """Return a function that writes a log of batches into a directory."""
 
     def write(*batches: Batch, directory: str = "t-0") -> Path:
         path = tmp_path / directory / "00000000000000000000.log"
@@ -46,7 +46,7 @@ def written(tmp_path: Path) -> Write:
 
 
 def decoded(run: Run, path: Path) -> list[dict[str, Any] | None]:
-    """What the dump says of each record besides its own fields."""
+    """Return the decoded payload of each dumped record."""
     rows = run("dump", "--records", path, "--json").lines
     return [row.get("decoded") for row in rows if row["kind"] == "record"]
 
@@ -86,7 +86,7 @@ def test_every_field_of_a_batch_and_of_its_records_is_shown(run: Run, written: W
 
 
 @pytest.mark.parametrize(("more", "count"), [(-1, 1), (0, 2), (1, 2), (10_000, 3)])
-def test_batches_that_end_within_the_bytes_asked_for_are_shown(
+def test_batches_that_end_within_max_bytes_are_shown(
     run: Run, written: Write, more: int, count: int
 ) -> None:
     batches = [Batch((Row(offset, 5, b"k", b"v" * 50),)) for offset in range(3)]
@@ -99,7 +99,7 @@ def test_batches_that_end_within_the_bytes_asked_for_are_shown(
     assert len(shown.out.splitlines()) == count + 1
 
 
-def test_bytes_after_those_asked_for_are_not_looked_at(run: Run, written: Write) -> None:
+def test_bytes_after_max_bytes_are_not_read(run: Run, written: Write) -> None:
     good = Batch((Row(0, 5, b"k", b"v"),))
     path = written(good)
     path.write_bytes(good.data + b"\xff" * 100)
@@ -173,7 +173,7 @@ def test_transactional_ids_are_reported_by_their_fields(run: Run, written: Write
         "type": "TransactionLog", "key": {"transactional_id": "tx-a"}, "value": None}
 
 
-def test_records_of_other_topics_are_bytes(run: Run, written: Write) -> None:
+def test_records_of_other_topics_are_not_decoded(run: Run, written: Write) -> None:
     for directory in ("orders-0", "__consumer_offsets", "my__consumer_offsets-0"):
         assert decoded(run, written(COMMITS, directory=directory)) == [None] * len(COMMITS.rows)
 
@@ -184,7 +184,9 @@ def test_records_of_other_topics_are_bytes(run: Run, written: Write) -> None:
     st.none() | st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: b"\0\1" + rest),
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_any_bytes_are_decoded_or_an_error(directory: str, key: bytes, value: bytes | None) -> None:
+def test_any_bytes_are_decoded_or_reported_as_an_error(
+    directory: str, key: bytes, value: bytes | None
+) -> None:
     decode = decoder_for(Path(directory, "00000000000000000000.log"))
     assert decode is not None
     found = decode(Record(0, 5, TimestampType.CREATE_TIME, key, value, (), None))
@@ -193,7 +195,7 @@ def test_any_bytes_are_decoded_or_an_error(directory: str, key: bytes, value: by
 
 
 @pytest.mark.golden_cases(names="wide", answers="answers")
-def test_what_every_broker_wrote_into_its_own_topics_is_decoded(
+def test_records_of_every_broker_in_its_internal_topics_are_decoded(
     run: Run, golden_case: Any
 ) -> None:
     files = [

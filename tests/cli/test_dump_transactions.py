@@ -1,4 +1,4 @@
-"""Transaction indexes, producer snapshots and markers, as dump shows them."""
+"""Dumps of transaction indexes, producer snapshots and markers."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_aborted_transactions_are_those_of_kafkas_own_tool(run: Run, golden_case
     assert compared >= 8
 
 
-def test_a_transaction_index_is_a_table(run: Run, txn_index: Path) -> None:
+def test_a_transaction_index_is_shown_as_a_table(run: Run, txn_index: Path) -> None:
     head, *rows = run("dump", txn_index).out.splitlines()
     assert " ".join(head.split()) == (
         "slot producer id first offset last offset last stable offset"
@@ -61,7 +61,7 @@ def test_a_transaction_index_is_a_table(run: Run, txn_index: Path) -> None:
     ]
 
 
-def test_an_empty_transaction_index_says_so(run: Run, txn_index: Path) -> None:
+def test_an_empty_transaction_index_is_reported(run: Run, txn_index: Path) -> None:
     txn_index.write_bytes(b"")
     assert run("dump", txn_index).out == "no entries\n"
     assert run("dump", txn_index, "--json").out == ""
@@ -107,7 +107,7 @@ def test_snapshots_of_brokers_are_shown(run: Run, golden_case: Any) -> None:
             assert len(run("dump", path).out.splitlines()) == 1 + len(entries)
 
 
-def test_a_snapshot_has_null_and_dashes_for_what_is_not_known(run: Run, snapshot: Path) -> None:
+def test_a_snapshot_has_null_and_dashes_for_unknown_values(run: Run, snapshot: Path) -> None:
     ran = run("dump", snapshot, "--json")
     assert ran.lines == [
         {"kind": "producer_snapshot_entry", "file": str(snapshot), "producer_id": 7,
@@ -122,7 +122,7 @@ def test_a_snapshot_has_null_and_dashes_for_what_is_not_known(run: Run, snapshot
     assert unknown.split() == ["8", "32767", "-", "-", "0", "-", "-", "-"]
 
 
-def test_a_snapshot_without_producers_says_so(run: Run, snapshot: Path) -> None:
+def test_a_snapshot_without_producers_is_reported(run: Run, snapshot: Path) -> None:
     snapshot.write_bytes(producer_snapshot.pack([]))
     assert run("dump", snapshot).out == "no producers\n"
     assert run("dump", snapshot, "--json").out == ""
@@ -139,7 +139,7 @@ def test_a_snapshot_without_producers_says_so(run: Run, snapshot: Path) -> None:
     ],
     ids=["checksum", "cut", "head", "empty", "version"],
 )
-def test_a_corrupt_snapshot_is_shown_as_far_as_it_goes(
+def test_a_corrupt_snapshot_is_shown_as_far_as_possible(
     run: Run, snapshot: Path, damage: Any, shown: int, complaint: str
 ) -> None:
     snapshot.write_bytes(damage(snapshot.read_bytes()))
@@ -148,11 +148,11 @@ def test_a_corrupt_snapshot_is_shown_as_far_as_it_goes(
         assert ran.code == 2
         assert ran.err.count("\n") == 1
         assert complaint.format(path=snapshot) in ran.err
-        assert "kafkastore verify" in ran.err  # which alone says what a broker makes of it
+        assert "kafkastore verify" in ran.err  # only verify reports what a broker does with it
         assert len(ran.out.splitlines()) == (shown if options else shown + bool(shown))
 
 
-def test_markers_say_what_they_are(run: Run, golden: Any) -> None:
+def test_markers_are_shown_with_their_type(run: Run, golden: Any) -> None:
     logs = golden("2.4.0", "transactions", "answers").logs
     path = logs / "txn-1" / "00000000000000000009.log"
     types = {row["base_offset"]: row["control_type"] for row in run("dump", path, "--json").lines}
@@ -165,7 +165,7 @@ def test_markers_say_what_they_are(run: Run, golden: Any) -> None:
     assert shown.count("transactional, control COMMIT\n") == 2
 
 
-def test_a_marker_that_cannot_be_read_has_no_type(
+def test_a_corrupt_marker_has_no_type(
     run: Run, golden: Any, tmp_path: Path
 ) -> None:
     logs = golden("2.4.0", "transactions", "answers").logs

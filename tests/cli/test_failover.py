@@ -31,7 +31,9 @@ def clusters(tmp_path: Path) -> tuple[Path, Path]:
     return write(tmp_path / "1", FIRST), write(tmp_path / "2", SECOND)
 
 
-def test_groups_go_on_where_nothing_is_lost(run: Run, clusters: tuple[Path, Path]) -> None:
+def test_groups_continue_at_offsets_where_nothing_is_lost(
+    run: Run, clusters: tuple[Path, Path]
+) -> None:
     ran = run("failover", *clusters)
     assert ran.code == 0
     assert re.search(
@@ -43,7 +45,7 @@ def test_groups_go_on_where_nothing_is_lost(run: Run, clusters: tuple[Path, Path
     )
 
 
-def test_json_has_what_the_document_names(run: Run, clusters: tuple[Path, Path]) -> None:
+def test_json_has_the_documented_fields(run: Run, clusters: tuple[Path, Path]) -> None:
     chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## failover\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"`([a-z_0-9]+)`", chapter.partition("JSON")[2]))
     (row,) = run("failover", *clusters, "--json").lines
@@ -53,17 +55,17 @@ def test_json_has_what_the_document_names(run: Run, clusters: tuple[Path, Path])
     assert (row["offset"], row["lost_records"]) == (1, None)
 
 
-def test_what_it_found_is_a_file_of_positions(
+def test_the_output_is_a_file_of_positions(
     run: Run, clusters: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """As ``lag`` of cluster 2 takes it."""
+    """``lag`` of cluster 2 accepts it."""
     saved = tmp_path / "positions"
     saved.write_text(run("failover", *clusters, "--json").out)
     (row,) = run("lag", clusters[1], "--offsets-file", saved, "--json").lines
     assert (row["group"], row["offset"], row["lag_records"]) == ("billing", 1, 3)
 
 
-def test_the_largest_latency_may_be_given_measured_here_or_elsewhere(
+def test_the_largest_latency_may_be_given_or_measured_here_or_elsewhere(
     run: Run, clusters: tuple[Path, Path], tmp_path: Path
 ) -> None:
     by = ("--by", "log-append-time", "--json")
@@ -88,12 +90,12 @@ def test_a_position_beyond_the_log_end_is_reported(run: Run, clusters: tuple[Pat
         (row,) = ran.lines
         assert (row["place"], row["source_offset"]) == (place, position)
         assert ran.code == run("failover", *clusters, *given).code == int(position > 4)
-        told = "billing at orders-0: offset 5 lies beyond the log end of cluster 1, 4; "
-        assert (told in ran.err) == (position > 4)
+        warning = "billing at orders-0: offset 5 lies beyond the log end of cluster 1, 4; "
+        assert (warning in ran.err) == (position > 4)
 
 
-def test_what_would_be_lost_is_said_with_exit_code_1(run: Run, tmp_path: Path) -> None:
-    """Cluster 2's clock is behind, and it stamps records itself."""
+def test_records_that_would_be_lost_are_reported_with_exit_code_1(run: Run, tmp_path: Path) -> None:
+    """Cluster 2's clock is slow, and its topic has log append times."""
     one = write(tmp_path / "1", FIRST)
     two = write(tmp_path / "2", [(each - 40, value) for each, value in SECOND], lat=True)
     options = ("--match", "content")
@@ -112,9 +114,9 @@ def test_mirrors_may_rename_topics(run: Run, clusters: tuple[Path, Path], tmp_pa
     assert "cluster 2 has no partition orders-0" in ran.err
 
 
-def test_unmatched_and_other_records_are_pointed_out(run: Run, tmp_path: Path) -> None:
+def test_unmatched_and_other_records_are_reported(run: Run, tmp_path: Path) -> None:
     one = write(tmp_path / "1", FIRST)
-    two = write(tmp_path / "2", [(T0 + 5, b"stranger"), *SECOND])
+    two = write(tmp_path / "2", [(T0 + 5, b"unmatched"), *SECOND])
     assert "1 record before the offsets in cluster 2 are not in cluster 1" in run(
         "failover", one, two
     ).err.replace("records", "record")
@@ -135,7 +137,7 @@ def test_unmatched_and_other_records_are_pointed_out(run: Run, tmp_path: Path) -
         (["--group", "nobody"], ["group nobody has no offset"]),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_wrong_arguments_are_one_sentence(
     run: Run, clusters: tuple[Path, Path], options: list[str], parts: list[str]
 ) -> None:
     assert_one_sentence(run("failover", *clusters, *options), *parts)

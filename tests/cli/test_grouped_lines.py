@@ -1,4 +1,4 @@
-"""Of many files that are alike a few are printed, with ``--verbose`` all, and JSON has them all."""
+"""Of many similar lines a few are printed; ``--verbose`` prints all, and JSON has them all."""
 from __future__ import annotations
 
 import os
@@ -18,46 +18,46 @@ Damage = Callable[[Path], None]
 
 
 def flip_a_byte(partition: Path) -> None:
-    """Break the log's second segment, behind its first batch."""
+    """Corrupt the log's second segment after its first batch."""
     log = sorted(partition.glob("*.log"))[1]
     data = bytearray(log.read_bytes())
     data[200] ^= 1
     log.write_bytes(data)
 
 
-def cut_it_short(partition: Path) -> None:
+def truncate_log(partition: Path) -> None:
     log = sorted(partition.glob("*.log"))[1]
     os.truncate(log, log.stat().st_size - 7)
 
 
-def leave_something(partition: Path) -> None:
+def add_leftover(partition: Path) -> None:
     (partition / f"{0:020}.log.deleted").touch()
 
 
-def nothing(partition: Path) -> None:
-    """Leave it as it is."""
+def do_nothing(partition: Path) -> None:
+    """Leave the partition undamaged."""
 
 
 CASES: dict[str, tuple[Damage, list[str], str, dict[str, str]]] = {
     "verify": (flip_a_byte, ["verify"], ".log at byte ", {"severity": "data-loss-risk"}),
-    "ls": (leave_something, ["ls"], "left over: ", {"kind": "leftover"}),
+    "ls": (add_leftover, ["ls"], "left over: ", {"kind": "leftover"}),
     "predict": (
-        nothing, ["predict"], " loads with all records", {"outcome": "is-changed"},
+        do_nothing, ["predict"], " loads with all records", {"outcome": "is-changed"},
     ),
     "predict-lost": (
-        cut_it_short, ["predict"], " loses records", {"outcome": "loses-records"},
+        truncate_log, ["predict"], " loses records", {"outcome": "loses-records"},
     ),
     "repair": (flip_a_byte, ["repair", "--on-corrupt", "skip", "--dry-run"], " skipped",
                {"kind": "damage"}),
-    "reindex": (cut_it_short, ["reindex", "--dry-run"], "not complete batches",
+    "reindex": (truncate_log, ["reindex", "--dry-run"], "not complete batches",
                 {"kind": "unindexed"}),
     "convert": (flip_a_byte, ["convert"], " is left as it is: ", {"kind": "unconverted"}),
-    "migrate": (nothing, ["migrate", "--samples", "0"], "create  up-", {"kind": "change"}),
+    "migrate": (do_nothing, ["migrate", "--samples", "0"], "create  up-", {"kind": "change"}),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_of_many_lines_a_few_are_printed_and_with_verbose_all(
+def test_a_few_of_many_lines_are_printed_and_all_with_verbose(
     name: str, run: Run, sample_copy: Path
 ) -> None:
     damage, (command, *options), line, fields = CASES[name]
@@ -66,7 +66,7 @@ def test_of_many_lines_a_few_are_printed_and_with_verbose_all(
     for path in sample_copy.iterdir():
         if path.is_file():
             shutil.copy2(path, logs)
-    (logs / ".kafka_cleanshutdown").unlink()  # a broker recovers all of it
+    (logs / ".kafka_cleanshutdown").unlink()  # a broker recovers the complete log
     names = [f"up-{number}" for number in range(MANY)]
     (logs / "recovery-point-offset-checkpoint").write_text(
         f"0\n{MANY}\n" + "".join(f"{each.replace('-', ' ')} 0\n" for each in names)
@@ -95,7 +95,7 @@ def test_remarks_on_retention_are_printed_a_few_of_each_kind(run: Run, sample_co
     assert run("retention", sample_copy, *options, "--verbose").out.count(remark) == MANY
 
 
-def test_what_is_interrupted_prints_the_findings_so_far(
+def test_an_interrupted_check_prints_the_findings_so_far(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kafkastore.jobs.verify import CheckedPartition, with_topic_ids
@@ -111,7 +111,7 @@ def test_what_is_interrupted_prints_the_findings_so_far(
     assert "partitions checked" not in ran.out
 
 
-def test_kinds_keep_their_order_and_each_says_how_many_more_there_are() -> None:
+def test_kinds_keep_their_order_and_each_counts_the_lines_not_printed() -> None:
     lines = [(number % 2, f"line {number}") for number in range(20)]
     more = "... and 5 more like these; --verbose lists all"
     shown = list(group_lines(lines, verbose=False))

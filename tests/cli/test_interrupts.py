@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment of a command: one sentence, exit code 130, nothing half done left."""
+"""Ctrl-C at any moment of a command: one sentence, exit code 130, no incomplete output."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ from models.seed import some
 
 import kafkastore
 
-# Python's own start, which tests/cli/test_launcher.py is about, is over at the first byte.
+# Python has started at the first byte; tests/cli/test_launcher.py tests interrupts before that.
 FROM_OUR_FIRST_LINE = """
 import os
 from kafkastore.cli import interrupts
@@ -34,7 +34,7 @@ COMMANDS = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that commands work on for a while."""
+    """Write a directory that is large enough to interrupt commands."""
     root = tmp_path_factory.mktemp("interrupts") / "logs"
     records = [
         SimpleNamespace(timestamp=1600000000000 + number, key=None, value=b"v" * 50)
@@ -66,7 +66,7 @@ def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_p
             assert err.startswith("kafkastore: interrupted"), (number, err)
             assert err.count("\n") == 1, (number, err)
         else:
-            # The last as Python ends: a shell says 130 of it.
+            # -SIGINT: interrupted while Python ends; a shell reports 130 for it.
             assert code in (0, 1, -signal.SIGINT), (number, code, err)
             assert "Traceback" not in err
         assert not [each for each in os.listdir(out) if each.endswith(".partial")]
@@ -82,7 +82,7 @@ def test_ctrl_c_shows_one_sentence_and_no_traceback(name: str, root: Path, tmp_p
         ("the second time", "twice()"),
     ],
 )
-def test_ctrl_c_is_reported_wherever_it_comes(where: str, left: str, tmp_path: Path) -> None:
+def test_ctrl_c_is_reported_wherever_it_occurs(where: str, left: str, tmp_path: Path) -> None:
     (tmp_path / "interrupting.py").write_text(
         "import signal\ntry:\n  signal.raise_signal(signal.SIGINT)\n"
         "except BaseException as error:\n  raise ImportError('a bad install') from error\n"
@@ -140,7 +140,7 @@ main()
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_little_is_imported_before_ctrl_c_is_handled() -> None:
+def test_few_modules_are_imported_before_ctrl_c_is_handled() -> None:
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import kafkastore.cli.__main__"],
         capture_output=True, text=True, timeout=800, check=True,

@@ -17,7 +17,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two groups that read orders, one of them lost records."""
+    """Write a log with two groups that read orders; one of them lost records."""
     with written(tmp_path / "logs") as partition:
         orders = partition("orders")
         for number in range(20):
@@ -29,7 +29,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def test_groups_are_listed_with_what_they_have_still_to_read(run: Run, root: Path) -> None:
+def test_groups_are_listed_with_their_unread_records(run: Run, root: Path) -> None:
     ran = run("lag", root)
     assert ran.code == 1
     assert re.search(
@@ -40,7 +40,7 @@ def test_groups_are_listed_with_what_they_have_still_to_read(run: Run, root: Pat
     assert ran.out.endswith("2 groups, 2 committed offsets: 19 records not read\n")
 
 
-def test_a_group_that_lost_nothing_is_no_problem(run: Run, root: Path) -> None:
+def test_a_group_that_lost_no_records_is_not_a_problem(run: Run, root: Path) -> None:
     ran = run("lag", root, "--group", "billing", "--now", T0 + 20 * 60_000, "--json")
     assert ran.code == 0
     (row,) = ran.lines
@@ -55,19 +55,19 @@ def test_the_end_of_the_lag_may_be_relative_to_the_newest_record(run: Run, root:
         assert row["lag_ms"] == lag_ms
 
 
-def test_json_has_what_the_document_names(run: Run, root: Path) -> None:
+def test_json_has_the_documented_fields(run: Run, root: Path) -> None:
     chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## lag\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"`([a-z_]+)`", chapter.partition("JSON")[2]))
     for row in run("lag", root, "--json").lines:
         assert set(row) <= documented
 
 
-def test_what_it_wrote_as_json_it_reads_as_positions(run: Run, root: Path, tmp_path: Path) -> None:
+def test_its_json_output_can_be_read_as_positions(run: Run, root: Path, tmp_path: Path) -> None:
     saved = tmp_path / "positions.json"
     saved.write_text(run("lag", root, "--json").out)
     rows = run("lag", root, "--offsets-file", saved, "--json").lines
-    told = [json.loads(line) for line in saved.read_text().splitlines()]
-    for one, other in zip(rows, told, strict=True):
+    reread = [json.loads(line) for line in saved.read_text().splitlines()]
+    for one, other in zip(rows, reread, strict=True):
         assert one | {"commit_timestamp": None} == other | {"commit_timestamp": None}
         assert one["commit_timestamp"] is None
 
@@ -84,10 +84,10 @@ def test_positions_may_be_given_and_partitions_chosen(run: Run, root: Path) -> N
     assert re.search(r"^c +t-0 +1 +- +- +- +- +-  +no such partition here$", shown, re.MULTILINE)
 
 
-def test_an_offset_given_of_a_partition_that_is_not_here_is_a_problem(
+def test_a_given_offset_of_a_missing_partition_is_a_problem(
     run: Run, root: Path, tmp_path: Path
 ) -> None:
-    """What a broker's own topic has of other brokers' partitions is none."""
+    """Committed offsets of other brokers' partitions are not a problem."""
     here, elsewhere = ("--offsets", "g:orders:0:20"), ("--offsets", "g:orders:7:5")
     assert run("lag", root, *here).code == 0
     for form in ((), ("--json",)):
@@ -105,11 +105,11 @@ def test_an_offset_given_of_a_partition_that_is_not_here_is_a_problem(
 @pytest.mark.parametrize(
     "text", ["g:orders:\u0660:5", "g:orders:0:\uff15", "g:orders:0:" + "9" * 5000]
 )
-def test_numbers_of_positions_are_of_ascii_digits(run: Run, root: Path, text: str) -> None:
+def test_numbers_in_positions_must_be_ascii_digits(run: Run, root: Path, text: str) -> None:
     assert_one_sentence(run("lag", root, "--offsets", text), "must be GROUP:TOPIC:PARTITION:OFFSET")
 
 
-def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
+def test_markers_and_aborted_records_are_left_out_for_read_committed(
     run: Run, golden: Any
 ) -> None:
     logs = golden("2.4.0", "transactions", "answers").logs
@@ -137,7 +137,7 @@ def test_markers_and_aborted_records_are_left_out_for_readers_of_committed(
         (["--isolation", "none"], ["--isolation"]),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_wrong_arguments_are_one_sentence(
     run: Run, root: Path, options: list[str], parts: list[str]
 ) -> None:
     assert_one_sentence(run("lag", root, *options), *parts)
@@ -157,7 +157,7 @@ def test_what_is_wrong_is_said(
         ("[" * 100_000, "line 2 of .* is not JSON"),
     ],
 )
-def test_a_line_that_is_no_position_is_pointed_out(
+def test_a_line_that_is_not_a_position_is_reported(
     run: Run, root: Path, tmp_path: Path, line: str, part: str
 ) -> None:
     file = tmp_path / "positions"
@@ -175,7 +175,7 @@ def test_a_directory_without_committed_offsets_says_how_to_give_them(
     )
 
 
-def test_a_broken_batch_is_reported_and_the_other_partitions_are_measured(
+def test_a_corrupt_batch_is_reported_and_the_other_partitions_are_measured(
     run: Run, root: Path
 ) -> None:
     (path,) = (root / "orders-0").glob("*.log")

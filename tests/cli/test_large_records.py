@@ -1,4 +1,4 @@
-"""Records of many megabytes: written piece by piece, in memory of about twice their size."""
+"""Records of many megabytes: written in pieces, with memory of about twice their size."""
 from __future__ import annotations
 
 import json
@@ -48,7 +48,7 @@ def write(root: Path, value: bytes | None, codec: str = "uncompressed") -> Path:
 
 @pytest.mark.parametrize("size", [3, 4, 768])
 @given(data=st.binary(max_size=60) | st.text(max_size=30).map(str.encode))
-def test_pieces_are_what_is_written_at_once(data: bytes, size: int) -> None:
+def test_pieces_join_to_the_complete_text(data: bytes, size: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bytes_text, "PIECE_BYTES", size // 3 * 3)
         if data:
@@ -59,20 +59,20 @@ def test_pieces_are_what_is_written_at_once(data: bytes, size: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("options", [[], ["--headers"], ["--json"], ["--json", "--headers"]])
-def test_a_line_in_pieces_is_the_line_at_once(
+def test_a_line_written_in_pieces_equals_the_line_written_at_once(
     kind: str, options: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write(tmp_path / "logs", value_of(kind, 5000))
-    whole = run("cat", root, *options)
+    expected = run("cat", root, *options)
     for module in (cat, bytes_text):
         monkeypatch.setattr(module, "PIECE_BYTES", 30)
-    assert run("cat", root, *options) == whole
-    assert whole.out.count("\n") == 1
-    assert "--json" not in options or json.loads(whole.out)["offset"] == 0
+    assert run("cat", root, *options) == expected
+    assert expected.out.count("\n") == 1
+    assert "--json" not in options or json.loads(expected.out)["offset"] == 0
 
 
 def memory(tmp_path: Path, root: Path, *options: str) -> int:
-    """The most memory that `cat` takes."""
+    """Return the peak memory of `cat`."""
     figures = tmp_path / "figures"
     subprocess.run(
         [sys.executable, measured_command.__file__, figures, "128", "cat", root, *options],
@@ -87,7 +87,7 @@ def memory(tmp_path: Path, root: Path, *options: str) -> int:
     ("kind", "codec", "option"),
     [("text", "uncompressed", []), ("bytes", "uncompressed", ["--json"]), ("text", "zstd", [])],
 )
-def test_a_large_record_is_in_memory_twice_at_most(
+def test_a_large_record_is_in_memory_at_most_twice(
     kind: str, codec: str, option: list[str], tmp_path: Path
 ) -> None:
     small = memory(tmp_path, write(tmp_path / "small", b"v"), *option)

@@ -15,7 +15,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A topic of 100 records that took 1 to 100 ms, and one of create times."""
+    """Write a topic of 100 records with latencies of 1 to 100 ms, and one with create times."""
     clock = {"now": T0}
     with written(tmp_path / "logs", clock=lambda: clock["now"]) as partition:
         orders = partition("orders", message_timestamp_type="LogAppendTime")
@@ -36,7 +36,7 @@ def test_percentiles_are_listed_by_topic(run: Run, root: Path) -> None:
     assert ran.err == "note: no latency is known of plain\n"
 
 
-def test_json_has_what_the_document_names(run: Run, root: Path) -> None:
+def test_json_has_the_documented_fields(run: Run, root: Path) -> None:
     chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## latency\n")[1].split("\n## ")[0]
     documented = set(re.findall(r"`([a-z_0-9]+)`", chapter.partition("JSON")[2]))
     orders, plain = run("latency", root, "--json").lines
@@ -45,7 +45,7 @@ def test_json_has_what_the_document_names(run: Run, root: Path) -> None:
     assert (plain["max_ms"], plain["create_time_batches"]) == (None, 1)
 
 
-def test_the_producers_time_may_be_in_a_header(run: Run, root: Path) -> None:
+def test_the_create_time_may_be_in_a_header(run: Run, root: Path) -> None:
     (row,) = run(
         "latency", root, "--topic", "orders", "--create-time-header", "sent", "--json"
     ).lines
@@ -55,14 +55,14 @@ def test_the_producers_time_may_be_in_a_header(run: Run, root: Path) -> None:
     assert "have no header none with a time" in ran.err
 
 
-def test_create_times_may_be_those_of_another_cluster(
+def test_create_times_may_come_from_another_cluster(
     run: Run, root: Path, tmp_path: Path
 ) -> None:
     with written(tmp_path / "other") as partition:
         partition("orders").add(record(T0))
     given = ("--topic", "orders", "--created-in", tmp_path / "other")
     (row,) = run("latency", root, *given, "--json").lines
-    # All records are alike: the first of one is the first of the other.
+    # All records are equal: the first of one cluster is the first of the other.
     assert (row["records"], row["unknown_records"], row["max_ms"]) == (1, 99, 1000)
     assert_one_sentence(run("latency", root, *given, "--create-time-header", "x"), "contradict")
     assert_one_sentence(run("latency", root, "--created-in", "/nowhere"), "/nowhere does not exist")
@@ -74,11 +74,13 @@ def test_latencies_of_a_real_broker(run: Run, golden: Any) -> None:
     records = case.answers["partitions"]["lat-0"]["records"]
     assert row["records"] == len(records)
     appended = np.array([timestamp for _, timestamp, *_ in records])
-    # They were sent with 40 timestamps from 2017 on, a ms apart.
+    # They were sent with 40 timestamps from 2017, one ms apart.
     assert appended.max() - 1_500_000_000_040 < row["max_ms"] <= appended.max() - 1_500_000_000_000
 
 
-def test_where_nothing_is_known_it_is_said_why(run: Run, sample_root: Path, golden: Any) -> None:
+def test_the_reason_is_reported_if_no_latency_is_known(
+    run: Run, sample_root: Path, golden: Any
+) -> None:
     ran = run("latency", sample_root)
     assert (ran.code, ran.out) == (0, "")
     assert "no record has LogAppendTime" in ran.err
@@ -86,7 +88,7 @@ def test_where_nothing_is_known_it_is_said_why(run: Run, sample_root: Path, gold
     assert "kept no create times" in run("latency", logs, "--partition", 0).err
 
 
-def test_what_is_wrong_is_said(run: Run, root: Path) -> None:
+def test_wrong_arguments_are_one_sentence(run: Run, root: Path) -> None:
     assert_one_sentence(run("latency", root, "--topic", "order"), "did you mean orders?")
     assert_one_sentence(run("latency", root / "none"), "does not exist")
     (path,) = (root / "orders-0").glob("*.log")

@@ -1,4 +1,4 @@
-"""The installed command: a launcher that keeps Ctrl-C waiting until Python has started."""
+"""The installed command: a launcher that blocks SIGINT until Python has started."""
 from __future__ import annotations
 
 import os
@@ -15,12 +15,12 @@ LAUNCHER = Path(__file__).parents[2] / "kafkastore" / "cli" / "launcher" / "kafk
 #: GNU's env, which Linux has.
 CAN_BLOCK = sys.platform == "linux"
 
-#: Stands for `kafkastore-python`: shows its arguments, and the signals that are blocked.
-SHOWN = f"""#!{sys.executable}
+#: Replaces `kafkastore-python`: prints its arguments and the blocked signals.
+PRINTING_PROGRAM = f"""#!{sys.executable}
 import signal, sys
 print(sys.argv[1:], sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))))
 """
-#: Python runs it before the first line of any program.
+#: `sitecustomize`: Python runs it before any program.
 AT_START = """
 import atexit, os, signal
 def show(when):
@@ -35,17 +35,17 @@ if "INTERRUPTED" in os.environ:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The launcher as pip installs it, next to what shows how it is run."""
+    """Install the launcher as pip does, next to a program that prints how it is run."""
     folder = tmp_path / "some where" / "bin"
     folder.mkdir(parents=True)
     python = folder / "kafkastore-python"
-    python.write_text(SHOWN)
+    python.write_text(PRINTING_PROGRAM)
     python.chmod(0o755)
     return Path(shutil.copy(LAUNCHER, folder))
 
 
 @pytest.mark.parametrize("way", ["path", "relative", "in folder", "PATH", "link", "sh", "sh PATH"])
-def test_launcher_finds_what_lies_next_to_it(way: str, installed: Path, tmp_path: Path) -> None:
+def test_launcher_finds_the_program_next_to_it(way: str, installed: Path, tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "again").symlink_to(installed)
@@ -71,7 +71,7 @@ def test_launcher_finds_what_lies_next_to_it(way: str, installed: Path, tmp_path
 
 @pytest.fixture
 def other_env(tmp_path: Path) -> Path:
-    """A folder with an `env` that can't block signals, such as that of macOS."""
+    """Return a folder with an `env` that can't block signals, such as that of macOS."""
     folder = tmp_path / "other env"
     folder.mkdir()
     (folder / "env").write_text("#!/bin/sh\necho 'illegal option' >&2\nexit 125\n")
@@ -79,7 +79,7 @@ def other_env(tmp_path: Path) -> Path:
     return folder
 
 
-def test_launcher_runs_where_nothing_blocks_signals(installed: Path, other_env: Path) -> None:
+def test_launcher_runs_where_no_program_can_block_signals(installed: Path, other_env: Path) -> None:
     for folder in (other_env, other_env / "none"):
         ran = subprocess.run(
             [installed, "ls"], env={"PATH": str(folder)}, capture_output=True, text=True
@@ -99,7 +99,7 @@ def test_perl_blocks_the_signal_where_env_cannot(installed: Path, other_env: Pat
 
 
 def run_program(tmp_path: Path, *words: str, **options: object) -> subprocess.CompletedProcess[str]:
-    """Run the installed command, with a module of ours in Python's start."""
+    """Run the installed command with `AT_START` as `sitecustomize`."""
     (tmp_path / "sitecustomize.py").write_text(AT_START)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)} | options.pop("env", {})
     return subprocess.run(
@@ -114,7 +114,7 @@ class TestOnLinux:
         ran = run_program(tmp_path, *words, env={"INTERRUPTED": "1"})
         assert (ran.returncode, ran.stderr) == (130, "kafkastore: interrupted\n")
 
-    def test_no_process_that_a_command_starts_inherits_the_blocked_signal(self, tmp_path):
+    def test_child_processes_do_not_inherit_the_blocked_signal(self, tmp_path):
         ran = run_program(tmp_path, "--version")
         shown = ran.stdout.splitlines()
         assert (shown[0], shown[-1]) == (f"start [{int(signal.SIGINT)}]", "end []")
@@ -127,7 +127,7 @@ class TestOnLinux:
         assert (ran.returncode, ran.stderr) == (0, "")
         assert ran.stdout.splitlines()[-1] == "end []"
 
-    def test_ctrl_c_at_any_moment_from_the_start_on_shows_no_traceback(self, tmp_path):
+    def test_ctrl_c_at_any_moment_after_the_start_shows_no_traceback(self, tmp_path):
         for milliseconds in range(0, 60, 3):
             with subprocess.Popen(
                 [PROGRAM, "ls", tmp_path], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
@@ -137,7 +137,7 @@ class TestOnLinux:
                     process.wait(milliseconds / 1000)
                 process.send_signal(signal.SIGINT)
                 err = process.stderr.read().decode()
-            # By the signal: before Python.
+            # -SIGINT: interrupted before Python started.
             assert (process.returncode, err) in (
                 (130, "kafkastore: interrupted\n"), (-signal.SIGINT, "")
             ), milliseconds

@@ -13,7 +13,7 @@ from kafkastore.cli.output.tables import format_size
 from kafkastore.segment.log_segment import LogSegment
 
 
-def test_the_table_has_offsets_times_sizes_and_what_is_missing(
+def test_the_table_has_offsets_times_sizes_and_missing_files(
     run: Run, sample_root: Path
 ) -> None:
     ran = run("ls", sample_root)
@@ -41,10 +41,10 @@ def test_offsets_are_those_of_the_broker(run: Run, golden_case: Any) -> None:
         for kind in ("partition", "error")
     )
     assert ran.code == (0 if not corrupt else 2 if len(corrupt) == len(listed) else 1)
-    assert not corrupt  # checksums are not looked at
+    assert not corrupt  # checksums are not checked
     for name, answers in golden_case.answers["partitions"].items():
         if name not in listed or "log_start_offset" not in answers:
-            continue  # deleted meanwhile, or no topic of the broker's
+            continue  # deleted meanwhile, or unknown to the broker
         row = listed[name]
         if golden_case.name in ("crash-torn", "crash-bad-crc"):
             assert row["log_end_offset"] <= answers["log_end_offset"]
@@ -65,7 +65,7 @@ def test_offsets_are_those_of_the_broker(run: Run, golden_case: Any) -> None:
         )
 
 
-def test_directories_that_are_no_partitions_are_named(
+def test_directories_that_are_not_partitions_are_named(
     run: Run, golden: Callable[..., Any]
 ) -> None:
     logs = golden("2.4.0", "wide", "answers").logs
@@ -93,7 +93,7 @@ def test_segments_have_their_files_and_modification_times(run: Run, sample_root:
     assert [line.split()[-1] for line in ran.out.splitlines()[3:]] == ["missing"] * 4
 
 
-def test_quick_opens_no_file(
+def test_quick_opens_no_files(
     run: Run, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: object) -> None:
@@ -108,12 +108,12 @@ def test_quick_opens_no_file(
         assert run("ls", sample_root, "--quick", *options).code == 0
 
 
-def test_a_partition_directory_can_be_given_itself(run: Run, sample_root: Path) -> None:
+def test_a_partition_directory_can_be_the_path(run: Run, sample_root: Path) -> None:
     (row,) = run("ls", sample_root / "up-1", "--json").lines
     assert (row["topic"], row["partition"], row["log_end_offset"]) == ("up", 1, 60)
 
 
-def test_a_path_given_twice_or_within_another_counts_once(run: Run, sample_root: Path) -> None:
+def test_a_path_given_twice_or_within_another_is_listed_once(run: Run, sample_root: Path) -> None:
     once = run("ls", sample_root, "--json").lines
     assert run("ls", sample_root, sample_root / "." / "", "--json").lines == once
     assert run("ls", sample_root / "up-1", sample_root, "--json").lines == once
@@ -132,7 +132,7 @@ def test_several_topics_and_partitions_can_be_chosen(run: Run, sample_root: Path
         ("up", 0), ("up-empty", 0)]
 
 
-def test_a_topic_named_like_a_partition_wins_over_the_partition(
+def test_a_topic_named_like_a_partition_takes_precedence(
     run: Run, golden: Callable[..., Any]
 ) -> None:
     logs = golden("2.4.0", "wide", "answers").logs
@@ -141,7 +141,7 @@ def test_a_topic_named_like_a_partition_wins_over_the_partition(
         ("a-1", 0)]
 
 
-def test_an_offset_is_located_down_to_its_batch(run: Run, sample_root: Path) -> None:
+def test_an_offset_is_located_in_its_batch(run: Run, sample_root: Path) -> None:
     ran = run("ls", sample_root, "--topic", "up-1", "--offset", 33)
     assert ran.out == (
         "up-1 offset 33 is in the batch of only offset 33, 122 bytes at byte 945 of "
@@ -152,7 +152,7 @@ def test_an_offset_is_located_down_to_its_batch(run: Run, sample_root: Path) -> 
 
 
 @pytest.mark.golden_cases(names=["compacted", "codecs"], versions="2.4.0", answers="answers")
-def test_every_offset_is_located_in_a_batch_that_holds_it_or_comes_next(
+def test_every_offset_is_located_in_the_batch_that_contains_it_or_the_next(
     run: Run, golden_case: Any
 ) -> None:
     name, answers = next(iter(golden_case.answers["partitions"].items()))
@@ -166,7 +166,7 @@ def test_every_offset_is_located_in_a_batch_that_holds_it_or_comes_next(
             assert row["last_offset"] >= offset
 
 
-def test_an_offset_outside_of_the_log_or_of_no_one_partition_is_refused(
+def test_an_offset_outside_the_log_or_for_several_partitions_is_refused(
     run: Run, sample_root: Path
 ) -> None:
     ran = run("ls", sample_root, "--topic", "up-1", "--offset", 60)
@@ -205,7 +205,7 @@ def test_leftovers_and_damaged_checkpoints_are_reported(
     assert damaged["path"] == str(root / "recovery-point-offset-checkpoint")
 
 
-def test_bounds_say_what_they_rest_on(
+def test_bounds_are_shown_with_their_source(
     run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
 ) -> None:
     root = writable_copy(sample_root)
@@ -234,7 +234,7 @@ def test_an_offset_in_the_gap_before_an_empty_last_segment_has_no_batch(
     assert_one_sentence(ran, "t-0 has no batch at or after offset 7", "log end offset 10")
 
 
-def test_a_segment_that_is_deleted_while_it_is_listed_is_no_failure(
+def test_a_segment_that_is_deleted_while_it_is_listed_is_not_an_error(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = tuple(Batch((Row(n, n, b"k", b"v"),)) for n in range(9))
@@ -258,7 +258,7 @@ def test_a_segment_that_is_deleted_while_it_is_listed_is_no_failure(
 
 
 @pytest.mark.parametrize("command", ["ls", "verify", "predict"])
-def test_a_name_is_never_an_order_to_the_terminal(
+def test_control_characters_in_names_are_escaped(
     run: Run, sample_copy: Path, command: str
 ) -> None:
     (directory, *_) = sorted(path for path in sample_copy.iterdir() if path.is_dir())

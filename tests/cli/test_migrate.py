@@ -18,7 +18,7 @@ Files = dict[str, tuple[bytes, int]]
 
 
 def files_of(root: Path) -> Files:
-    """Every file below a directory: bytes and modification time."""
+    """Return the bytes and modification time of every file below a directory."""
     return {
         str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in root.rglob("*") if path.is_file()
@@ -34,7 +34,7 @@ def undo_areas(root: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("options", [[], ["--dry-run"], ["--copy-to", "copy", "--dry-run"]])
-def test_a_plan_is_printed_and_nothing_is_done(
+def test_a_plan_is_printed_and_nothing_is_changed(
     run: Run, sample_copy: Path, options: list[str]
 ) -> None:
     before = files_of(sample_copy.parent)
@@ -47,7 +47,7 @@ def test_a_plan_is_printed_and_nothing_is_done(
     assert files_of(sample_copy.parent) == before
 
 
-def test_verbosely_every_file_of_the_plan_and_every_answer_is_printed(
+def test_verbose_prints_every_file_of_the_plan_and_every_answer(
     run: Run, sample_copy: Path
 ) -> None:
     out = run("migrate", sample_copy, "--verbose").out
@@ -56,7 +56,7 @@ def test_verbosely_every_file_of_the_plan_and_every_answer_is_printed(
     assert "more" not in out
 
 
-def test_what_is_printed_of_a_plan_does_not_grow_with_the_partitions(
+def test_the_printed_plan_does_not_grow_with_the_partitions(
     run: Run, sample_copy: Path
 ) -> None:
     for number in range(2, 40):
@@ -70,7 +70,7 @@ def test_what_is_printed_of_a_plan_does_not_grow_with_the_partitions(
     assert sum(each["kind"] == "change" for each in found) == 125
 
 
-def test_the_plan_printed_is_the_plan_applied(run: Run, sample_copy: Path) -> None:
+def test_the_printed_plan_is_the_applied_plan(run: Run, sample_copy: Path) -> None:
     planned = run("migrate", sample_copy, "--dry-run", "--json").lines
     done = run("migrate", sample_copy, "--in-place", "--yes", "--json").lines
     assert done[: len(planned)] == planned
@@ -91,7 +91,7 @@ def test_the_plan_printed_is_the_plan_applied(run: Run, sample_copy: Path) -> No
     ("mode", "sizes"),
     [("auto", {12, 0}), ("rebuild", {12, 0}), ("kip-33", {12, 0}), ("empty", {0})],
 )
-def test_each_mode_in_place_and_back(
+def test_each_mode_can_be_applied_in_place_and_undone(
     run: Run, sample_copy: Path, mode: str, sizes: set[int]
 ) -> None:
     before = files_of(sample_copy)
@@ -113,7 +113,7 @@ def test_each_mode_in_place_and_back(
     assert files_of(sample_copy) == before
 
 
-def test_after_the_migration_verify_is_content_and_lookups_are_right(
+def test_after_the_migration_verify_finds_nothing_and_lookups_are_correct(
     run: Run, sample_copy: Path
 ) -> None:
     at = ["--at", "2017-07-14T02:40:30Z", "--topic", "up-0", "--rules", "2.4"]
@@ -124,7 +124,7 @@ def test_after_the_migration_verify_is_content_and_lookups_are_right(
     assert run("offsets", sample_copy, *at, "--json").lines[0]["offset"] == 35
 
 
-def test_a_copy_is_migrated_and_the_original_left_alone(
+def test_a_copy_is_migrated_and_the_original_is_unchanged(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     before = files_of(sample_copy)
@@ -158,14 +158,14 @@ def test_index_interval_bytes_makes_rebuilt_indexes_dense(run: Run, sample_copy:
     assert min(sizes) > 12
 
 
-def test_only_the_topics_chosen_are_migrated(run: Run, sample_copy: Path) -> None:
+def test_only_the_chosen_topics_are_migrated(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy, "--topic", "up", "--partition", 1, "--in-place", "--yes")
     assert ran.code == 0
     assert {path.parent.name for path in time_indexes(sample_copy)} == {"up-1"}
     assert len(time_indexes(sample_copy)) == 3
 
 
-def test_a_partition_directory_can_be_migrated_by_itself(run: Run, sample_copy: Path) -> None:
+def test_a_single_partition_directory_can_be_migrated(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy / "up-1", "--in-place", "--yes")
     assert ran.code == 0
     assert {path.parent.name for path in time_indexes(sample_copy)} == {"up-1"}
@@ -173,7 +173,7 @@ def test_a_partition_directory_can_be_migrated_by_itself(run: Run, sample_copy: 
     assert area.parent == sample_copy.parent
 
 
-def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
+def test_without_a_terminal_nothing_is_changed_without_yes(
     run: Run, sample_copy: Path
 ) -> None:
     before = files_of(sample_copy)
@@ -182,7 +182,7 @@ def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
 
 
 @pytest.mark.parametrize(("answer", "files"), [("y\n", 11), ("n\n", 0), ("\n", 0)])
-def test_at_a_terminal_one_is_asked(
+def test_on_a_terminal_the_user_is_asked(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, answer: str, files: int
 ) -> None:
     monkeypatch.setattr(
@@ -193,7 +193,7 @@ def test_at_a_terminal_one_is_asked(
     assert ran.code == (0 if files else 2)
 
 
-def test_nothing_is_asked_where_there_is_nothing_to_change(run: Run, golden: Any,
+def test_the_user_is_not_asked_if_there_is_nothing_to_change(run: Run, golden: Any,
         writable_copy: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
     monkeypatch.setattr(
@@ -208,13 +208,13 @@ def test_nothing_is_asked_where_there_is_nothing_to_change(run: Run, golden: Any
     "options",
     [["--dry-run", "--in-place"], ["--copy-to", "x", "--in-place"]],
 )
-def test_options_that_contradict_each_other(
+def test_contradictory_options_are_refused(
     run: Run, sample_copy: Path, options: list[str]
 ) -> None:
     assert_one_sentence(run("migrate", sample_copy, *options), "--", *(options[-1:]))
 
 
-def test_a_segment_that_can_not_be_read_is_left_and_reported(run: Run, sample_copy: Path) -> None:
+def test_an_unreadable_segment_is_skipped_and_reported(run: Run, sample_copy: Path) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
     with log.open("r+b") as file:
         file.seek(945 + 60)
@@ -230,7 +230,7 @@ def test_a_segment_that_can_not_be_read_is_left_and_reported(run: Run, sample_co
     assert left in run("migrate", sample_copy, "--json").lines
 
 
-def test_segments_that_a_broker_rebuilds_itself_are_left_and_reported(
+def test_segments_that_a_broker_rebuilds_are_skipped_and_reported(
     run: Run, sample_copy: Path
 ) -> None:
     (sample_copy / ".kafka_cleanshutdown").unlink()
@@ -253,7 +253,7 @@ def lose_mtimes(root: Path) -> None:
 
 
 @pytest.mark.parametrize("into_a_copy", [False, True])
-def test_modification_times_are_saved_and_given_back(
+def test_modification_times_can_be_saved_and_used(
     run: Run, sample_copy: Path, tmp_path: Path, into_a_copy: bool
 ) -> None:
     saved, copy = tmp_path / "mtimes.json", tmp_path / "copy"
@@ -269,7 +269,7 @@ def test_modification_times_are_saved_and_given_back(
     for base, expected in zip((0, 22, 44), entries, strict=True):
         (row,) = run("dump", migrated / "up-0" / f"{base:020}.timeindex", "--json").lines
         assert row["timestamp"] == expected
-    # The files' own times stay as they are.
+    # The modification times of the files do not change.
     assert {path.stat().st_mtime_ns for path in migrated.rglob("*.log")} == {LOST_NS}
 
 
@@ -291,7 +291,7 @@ def test_the_plan_with_given_modification_times_is_the_plan_applied(
     [("{", "is not JSON"), ("[]", "must be an object"), ('{"a": "b"}', "must be a number of ms"),
      ('{"00000000000000000000.log": 5}', "without a partition")],
 )
-def test_a_file_of_modification_times_that_is_none(
+def test_an_invalid_file_of_modification_times_is_refused(
     run: Run, sample_copy: Path, tmp_path: Path, text: str, words: str
 ) -> None:
     (tmp_path / "bad.json").write_text(text)
@@ -302,7 +302,7 @@ def test_a_file_of_modification_times_that_is_none(
     assert_one_sentence(run("migrate", sample_copy, "--mtimes", tmp_path / "none"), "none")
 
 
-def test_modification_times_that_name_nothing_are_reported(
+def test_modification_times_of_unknown_files_are_reported(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "other.json").write_text('{"other-0/00000000000000000000.log": 5}')
@@ -320,7 +320,7 @@ def test_modification_times_are_not_saved_into_the_directory(
     assert files_of(sample_copy) == before
 
 
-def test_of_a_copy_only_the_chosen_topic_is_migrated(
+def test_only_the_chosen_topic_of_a_copy_is_migrated(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy"
@@ -333,7 +333,7 @@ def test_of_a_copy_only_the_chosen_topic_is_migrated(
     assert {path.name for path in copy.iterdir()} >= {"up-0", "up-1", "up-compressed-0"}
 
 
-def test_a_topic_may_lie_in_one_of_several_directories(
+def test_a_topic_may_be_in_only_one_of_several_directories(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -345,7 +345,7 @@ def test_a_topic_may_lie_in_one_of_several_directories(
     assert_one_sentence(run("migrate", sample_copy, other, "--topic", "down"), "no topic down")
 
 
-def test_a_partition_that_can_t_be_asked_is_not_counted(run: Run, sample_copy: Path) -> None:
+def test_a_partition_without_answers_is_not_counted(run: Run, sample_copy: Path) -> None:
     log = sample_copy / "up-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())
     data[8] |= 16  # the length of the first batch
@@ -377,7 +377,7 @@ def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> N
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_answers_are_left_out_where_nobody_wants_them(
+def test_answers_are_left_out_with_samples_0(
     run: Run, sample_copy: Path, options: list[str]
 ) -> None:
     out = run("migrate", sample_copy, "--samples", 0, *options).out
@@ -385,16 +385,16 @@ def test_answers_are_left_out_where_nobody_wants_them(
     assert '"kind": "answer' not in out
 
 
-def test_answers_of_records_without_timestamps(
+def test_without_timestamps_the_answers_say_so(
     run: Run, golden: Any, writable_copy: Callable[[Path], Path]
 ) -> None:
     logs = writable_copy(golden("0.8.2.2", "upgrade", "answers").logs)
-    told = "answers: no record has a timestamp to ask for; 4 of 4 partitions asked\n"
-    assert told in run("migrate", logs).out
+    line = "answers: no record has a timestamp to ask for; 4 of 4 partitions asked\n"
+    assert line in run("migrate", logs).out
 
 
 class Failing(FileSystem):
-    """A disk that is full, or a user who presses Ctrl-C, at the nth rename."""
+    """Fails at the nth rename, as with a full disk or Ctrl-C."""
 
     def __init__(self, left: int, failure: BaseException) -> None:
         self.left, self.failure = left, failure
@@ -410,7 +410,7 @@ class Failing(FileSystem):
     ("failure", "code"),
     [(OSError(errno.ENOSPC, "No space left on device", "/d"), 2), (KeyboardInterrupt(), 130)],
 )
-def test_what_is_cut_short_can_be_finished_or_undone(
+def test_an_interrupted_migration_can_be_finished_or_undone(
     run: Run, sample_copy: Path, monkeypatch: pytest.MonkeyPatch, failure: BaseException, code: int
 ) -> None:
     from kafkastore.changes.apply import apply
@@ -460,7 +460,7 @@ def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) 
     assert_one_sentence(run("changes", "undo", area), f"{area} is not an undo area", "changes list")
 
 
-def test_undo_refuses_what_somebody_changed_unless_asked_to_leave_it(
+def test_undo_refuses_files_that_changed_since_without_leave_changed(
     run: Run, sample_copy: Path
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
@@ -474,7 +474,7 @@ def test_undo_refuses_what_somebody_changed_unless_asked_to_leave_it(
     assert time_indexes(sample_copy) == [changed]
 
 
-def test_of_many_files_left_alone_undo_names_five_and_all_where_it_is_asked_to(
+def test_undo_names_five_of_many_skipped_files_and_all_with_verbose(
     run: Run, sample_copy: Path
 ) -> None:
     run("migrate", sample_copy, "--in-place", "--yes")
@@ -490,7 +490,7 @@ def test_of_many_files_left_alone_undo_names_five_and_all_where_it_is_asked_to(
     assert everything.err.count(".timeindex") == everything.err.count("\n") == len(changed)
 
 
-def test_a_chosen_undo_dir_is_used_and_needed_again_to_list(
+def test_a_given_undo_dir_is_used_and_is_needed_to_list(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     place = tmp_path / "undo"

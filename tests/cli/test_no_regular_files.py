@@ -1,4 +1,4 @@
-"""FIFOs, sockets, devices, directories where a broker has files: told, and never waited for."""
+"""FIFOs, sockets, devices or directories in place of files: reported, and never waited for."""
 from __future__ import annotations
 
 import json
@@ -15,7 +15,7 @@ from models.log_directory import Log, Segment
 from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
 
-# In a process of its own, which an alarm ends where something waits: threads can't be interrupted.
+# Runs in its own process, which an alarm ends if anything blocks: threads can't be interrupted.
 RUN_ALL = """
 import json, signal, sys
 from click.testing import CliRunner
@@ -55,15 +55,15 @@ COMMANDS = {
     "sizing": [],
     "migrate": ["--dry-run"],
 }
-#: Commands that tell what is wrong with one partition and go on with the others.
-GOES_ON = (
+#: Commands that report a fault of one partition and continue with the others.
+CONTINUE_AFTER_FAULT = (
     "ls", "ls of segments", "ls quickly", "cat", "cat committed", "offsets", "compare", "verify",
     "reindex", "retention", "sizing", "migrate",
 )
 
 
 def write(root: Path, special: str | None, make: Callable[[Path], object]) -> Path:
-    """Write two partitions, and in place of one file something else."""
+    """Write two partitions, and replace one file by something that is not a regular file."""
     batches = tuple(Batch((Row(n, 10 * n, b"k", bytes(100)),)) for n in range(40))
     log = Log((Segment(0, batches[:20]).recovered(600), Segment(20, batches[20:]).recovered(600)))
     log.write(root)
@@ -77,13 +77,13 @@ def write(root: Path, special: str | None, make: Callable[[Path], object]) -> Pa
 
 
 def run_all(lines: list[list[str]]) -> list[Ran]:
-    """Run command lines one after the other, none longer than 20 s."""
+    """Run command lines one after the other, each for at most 20 s."""
     done = subprocess.run(
         [sys.executable, "-c", RUN_ALL], input=json.dumps(lines), capture_output=True, text=True,
         timeout=800, check=False,
     )
     ran = [Ran(*json.loads(line)) for line in done.stdout.splitlines()]
-    assert len(ran) == len(lines), f"{lines[len(ran)]} waited: {done.stderr}"
+    assert len(ran) == len(lines), f"{lines[len(ran)]} blocked: {done.stderr}"
     return ran
 
 
@@ -96,7 +96,7 @@ def command_lines(root: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_regular_file_is_reported_or_not_needed_by_every_command(
+def test_every_command_reports_or_does_not_need_a_file_that_is_not_regular(
     tmp_path: Path, kind: str
 ) -> None:
     places = (*IN_PARTITION, *IN_LOG_DIR)
@@ -110,15 +110,15 @@ def test_what_is_no_regular_file_is_reported_or_not_needed_by_every_command(
             assert each.code in (0, 1, 2), f"{where}: {each.err}"
             said = each.out + each.err
             same = said.replace(str(root), str(healthy)) == usual.out + usual.err
-            # Of the marker a broker, too, asks only whether there is one: `verify` tells it. Who
-            # holds a lock that is no file, nobody can tell.
-            unasked = (".kafka_cleanshutdown", ".lock") if name != "verify" else (".lock",)
-            is_told = special in said or special in unasked
-            assert is_told or same, f"{where}: {said}"
+            # Of the marker a broker checks only that it exists; only `verify` reports it. Whether
+            # a process holds a lock that is not a file is unknown.
+            ignored = (".kafka_cleanshutdown", ".lock") if name != "verify" else (".lock",)
+            is_reported = special in said or special in ignored
+            assert is_reported or same, f"{where}: {said}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_log_that_is_no_file_keeps_no_other_partition_from_being_read(
+def test_a_log_that_is_not_a_file_does_not_stop_other_partitions(
     tmp_path: Path, kind: str
 ) -> None:
     special = IN_PARTITION[0]
@@ -130,13 +130,13 @@ def test_a_log_that_is_no_file_keeps_no_other_partition_from_being_read(
         assert f"is {kind} and not a regular file" in said, f"{name}: {ran}"
         assert special in said, f"{name}: {ran}"
         assert ran.code == 1, f"{name}: {ran}"
-        if name in GOES_ON:
+        if name in CONTINUE_AFTER_FAULT:
             assert "u-0" in ran.out or name == "sizing", f"{name}: {ran}"
             assert ran.err.count("kafkastore: ") <= 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dump_reports_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_dump_reports_a_path_that_is_not_a_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "t-0").mkdir()
     places = [tmp_path / "t-0" / name for name in (*IN_PARTITION, *IN_LOG_DIR[:-1])]
     for path in places:
@@ -147,7 +147,7 @@ def test_dump_reports_what_is_no_file(tmp_path: Path, kind: str) -> None:
         assert ran.err.count("\n") == 1
 
 
-def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_used_as_the_file(tmp_path: Path) -> None:
     root = write(tmp_path / "logs", None, os.mkfifo)
     log = root / "t-0" / f"{0:020}.log"
     log.rename(tmp_path / "moved.log")
@@ -156,14 +156,14 @@ def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path: Path) -> None:
         assert "regular file" not in ran.out + ran.err, name
 
 
-#: What may be a link to nothing -> whose bytes then are of the partition.
+#: Files of a partition, or "" for its directory, that may be broken links.
 LINKS = (f"{0:020}.log", f"{0:020}.timeindex", "")
 ALTERING = {
     "migrate": [],
     "reindex": [],
     "convert": ["--leader-epoch", "7"],
 }
-#: Other epochs leave all batches where they were: no index is needed.
+#: Changed epochs do not move batches: no index is needed.
 NEEDED = [(command, name) for command in ALTERING for name in LINKS
           if (command, name) != ("convert", f"{0:020}.timeindex")]
 
@@ -174,7 +174,7 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("kind", ["a link to nothing", "a link that leads back to itself"])
 @pytest.mark.parametrize(("command", "name"), NEEDED)
-def test_commands_that_alter_leave_a_partition_with_such_a_link_and_do_the_others(
+def test_altering_commands_skip_a_partition_with_a_broken_link_and_alter_the_others(
     tmp_path: Path, run: Run, command: str, name: str, kind: str
 ) -> None:
     root = write(tmp_path / "logs", None, os.mkfifo)
@@ -209,13 +209,13 @@ def test_commands_that_alter_leave_a_partition_with_such_a_link_and_do_the_other
     assert f"{path} is {kind}" in only_this.err
 
 
-def test_a_partition_that_can_not_be_copied_is_not_in_a_store_either(
+def test_a_partition_that_cannot_be_copied_is_not_in_an_object_store_either(
     tmp_path: Path, run: Run
 ) -> None:
     root = write(tmp_path / "logs", None, os.mkfifo)
     for partition in ("t-0", "u-0"):
         (root / partition / f"{0:020}.timeindex").unlink()
-    odd = root / "t-0" / f"{0:020}.txnindex"  # of no matter for a time index
+    odd = root / "t-0" / f"{0:020}.txnindex"  # not needed for a time index
     odd.symlink_to("/nowhere")
     url = f"memory://{tmp_path.name}/copy"
     ran = run("migrate", root, "--copy-to", url)
@@ -225,7 +225,7 @@ def test_a_partition_that_can_not_be_copied_is_not_in_a_store_either(
     assert {row.get("topic") for row in run("ls", url, "--json").lines} - {None} == {"u"}
 
 
-def test_a_time_that_is_asked_for_before_a_migration_names_no_temporary_file(
+def test_answers_before_a_migration_never_name_a_temporary_file(
     tmp_path: Path, run: Run
 ) -> None:
     root = write(tmp_path / "logs", None, os.mkfifo)
@@ -240,7 +240,7 @@ def test_a_time_that_is_asked_for_before_a_migration_names_no_temporary_file(
     assert "kafkastore-" not in (ran.out + ran.err).replace(str(tmp_path), "")
 
 
-def test_a_partition_that_is_a_link_to_nothing_is_reported_by_every_command(
+def test_every_command_reports_a_partition_that_is_a_broken_link(
     tmp_path: Path, run: Run
 ) -> None:
     root = write(tmp_path / "logs", None, os.mkfifo)

@@ -15,50 +15,50 @@ from kafkastore.versions import NEWEST_VERSION
     names=["create-time-*", "compacted-empty-segment", "delete-records"], versions=["2.4.0"],
     answers="answers",
 )
-def test_the_rules_of_a_version_answer_as_that_broker_did(run: Run, golden_case: Any) -> None:
+def test_the_rules_of_a_version_give_the_answers_of_that_broker(run: Run, golden_case: Any) -> None:
     differing = 0
     for name, answers in golden_case.answers["partitions"].items():
-        asked = {
+        expected = {
             row["timestamp"]: None if row["offset"] < 0 else row["offset"]
             for row in answers["list_offsets"]
             if row["timestamp"] >= 0 and not row["isolation"] and not row["error"]
         }
-        if not asked:
+        if not expected:
             continue
-        at = [option for timestamp in asked for option in ("--at", timestamp)]
+        at = [option for timestamp in expected for option in ("--at", timestamp)]
         rows = run("offsets", golden_case.logs, "--topic", name, "--json", *at, "--rules", "2.4",
                    "--rules", "correct").lines
         by_broker = {row["asked_timestamp"]: row["offset"] for row in rows if row["rules"] == "2.4"}
-        assert by_broker == asked
+        assert by_broker == expected
         correct = {
             timestamp: min((each[0] for each in answers["records"] if each[1] >= timestamp),
                            default=None)
-            for timestamp in asked
+            for timestamp in expected
         }
         assert {
             row["asked_timestamp"]: row["offset"] for row in rows if row["rules"] == "correct"
         } == correct
-        differing += sum(correct[each] != asked[each] for each in asked)
+        differing += sum(correct[each] != expected[each] for each in expected)
     assert differing or golden_case.name.startswith("create-time")
 
 
 @pytest.mark.golden_cases(
     names="upgrade", versions=["0.8.2.2", "0.9.0.1", "0.10.0.1"], answers="answers"
 )
-def test_legacy_rules_answer_as_the_old_brokers_did(run: Run, golden_case: Any) -> None:
+def test_legacy_rules_give_the_answers_of_old_brokers(run: Run, golden_case: Any) -> None:
     compared = 0
     for name, answers in golden_case.answers["partitions"].items():
-        asked = {
+        expected = {
             row["timestamp"]: next(iter(row["offsets"]), None)
             for row in answers["list_offsets_v0"]
-            # the clock of the broker, which later times are compared with, stood still since
+            # later times depend on the broker's clock at the time of the request
             if 0 <= row["timestamp"] < golden_case.answers["asked_at_ms"] - 3_600_000
             and row["max_num_offsets"] == 1
         }
-        at = [option for timestamp in asked for option in ("--at", timestamp)]
+        at = [option for timestamp in expected for option in ("--at", timestamp)]
         rows = run("offsets", golden_case.logs / name, "--json", *at, "--rules", "legacy").lines
-        assert {row["asked_timestamp"]: row["offset"] for row in rows} == asked
-        compared += len(asked)
+        assert {row["asked_timestamp"]: row["offset"] for row in rows} == expected
+        compared += len(expected)
     assert compared
 
 
@@ -72,7 +72,7 @@ def test_one_rule_shows_the_record_found(run: Run, sample_root: Path) -> None:
     ]
 
 
-def test_all_rules_stand_side_by_side_with_a_note_where_they_differ(
+def test_all_rules_are_shown_in_columns_with_a_note_where_they_differ(
     run: Run, sample_root: Path
 ) -> None:
     ran = run("offsets", sample_root, "--topic", "up-0", "--at", "2017-07-14T02:40:30Z",
@@ -95,13 +95,13 @@ def test_notes_count_the_offsets_between(run: Run, sample_root: Path) -> None:
     assert {row["note"] for row in rows} == {"legacy skips 33 offsets"}
 
 
-def test_rules_named_twice_are_asked_once(run: Run, sample_root: Path) -> None:
+def test_rules_named_twice_are_used_once(run: Run, sample_root: Path) -> None:
     rows = run("offsets", sample_root, "--topic", "up-1", "--at", 0, "--rules", "all", "--rules",
                "4.2", "--rules", "3.9", "--json").lines
     assert [row["rules"] for row in rows] == ["legacy", "kip-33", "4.2", "correct", "3.9"]
 
 
-def test_times_are_shown_in_the_zone_asked_for(run: Run, sample_root: Path) -> None:
+def test_times_are_shown_in_the_chosen_time_zone(run: Run, sample_root: Path) -> None:
     ran = run("offsets", sample_root, "--topic", "up-1", "--at", "2017-07-14T04:41:00",
               "--tz", "Europe/Berlin")
     assert "2017-07-14T04:41:00.000+02:00" in ran.out
@@ -116,14 +116,14 @@ def test_now_is_this_machines_clock(run: Run, sample_root: Path) -> None:
     assert now - hour_ago == 3_600_000
 
 
-def test_the_newest_record_can_be_what_times_are_relative_to(run: Run, sample_root: Path) -> None:
+def test_times_can_be_relative_to_the_newest_record(run: Run, sample_root: Path) -> None:
     rows = run("offsets", sample_root, "--topic", "up-0", "--at", "now", "--at", "-1s",
                "--relative-to", "newest", "--json").lines
     assert [row["asked_timestamp"] for row in rows] == [1500000054034, 1500000053034]
     assert rows[0]["offset"] == 79
 
 
-def test_a_partition_directory_by_itself_says_which_broker_is_meant(
+def test_for_a_single_partition_directory_the_version_is_reported(
     run: Run, sample_root: Path
 ) -> None:
     ran = run("offsets", sample_root / "up-1", "--at", 0, "--rules", "2.4")
@@ -132,18 +132,18 @@ def test_a_partition_directory_by_itself_says_which_broker_is_meant(
 
 
 @pytest.mark.parametrize("rules", ["0.9", "0.10.0.1", "9.9", "newest", "\u0662.\u0664"])
-def test_rules_that_are_none(run: Run, sample_root: Path, rules: str) -> None:
+def test_unknown_rules_are_refused(run: Run, sample_root: Path, rules: str) -> None:
     ran = run("offsets", sample_root, "--at", 0, "--rules", rules)
     assert_one_sentence(ran, "'--rules'", "legacy", NEWEST_VERSION, repr(rules))
 
 
-def test_a_major_version_is_the_newest_known_of_it(run: Run, sample_root: Path) -> None:
+def test_a_major_version_means_its_newest_known_version(run: Run, sample_root: Path) -> None:
     question = ["offsets", sample_root, "--at", 1500000030000, "--json", "--rules"]
     major, newest = (run(*question, rules).lines for rules in ("4", NEWEST_VERSION))
     assert [row | {"rules": "4"} for row in newest] == major
 
 
-def test_legacy_answers_go_by_modification_times_that_are_given(
+def test_legacy_answers_use_given_modification_times(
     run: Run, sample_root: Path, tmp_path: Path
 ) -> None:
     names = sorted(path.name for path in (sample_root / "up-1").glob("*.log"))
@@ -151,16 +151,17 @@ def test_legacy_answers_go_by_modification_times_that_are_given(
     at = 1500000100500
     times.write_text(json.dumps({f"up-1/{name}": at + 1000 * n for n, name in enumerate(names)}))
     question = ["offsets", sample_root, "--topic", "up-1", "--rules", "legacy", "--json"]
-    asked = [option for step in (-1, 0, 1000, 1500) for option in ("--at", at + step)]
-    given = run(*question, *asked, "--mtimes", times)
+    times_to_find = [option for step in (-1, 0, 1000, 1500) for option in ("--at", at + step)]
+    given = run(*question, *times_to_find, "--mtimes", times)
     assert given.err == ""
     assert [row["offset"] for row in given.lines] == [None, 0, 24, 24]
-    whole = run(*question, *asked, "--mtimes", times, "--whole-seconds").lines
-    assert [row["offset"] for row in whole] == [0, 0, 24, 44]
-    by_files = run(*question, *asked).lines
+    rounded = run(*question, *times_to_find, "--mtimes", times, "--whole-seconds").lines
+    assert [row["offset"] for row in rounded] == [0, 0, 24, 44]
+    by_files = run(*question, *times_to_find).lines
     assert [row["offset"] for row in by_files] == [44] * 4
     times.write_text('{"down-1/00000000000000000000.log": 5}')
-    assert "has no entry for the selected segments" in run(*question, *asked, "--mtimes", times).err
+    shown = run(*question, *times_to_find, "--mtimes", times)
+    assert "has no entry for the selected segments" in shown.err
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_legacy_answers_go_by_modification_times_that_are_given(
     [("earliest", -2), ("latest", -1), ("max-timestamp", -3), ("earliest-local", -4),
      ("latest-tiered", -5), ("earliest-pending-upload", -6), ("LATEST", -1)],
 )
-def test_special_timestamps_are_written_by_name_or_number(
+def test_special_timestamps_can_be_given_by_name_or_number(
     run: Run, sample_root: Path, written: str, timestamp: int
 ) -> None:
     for at in (written, timestamp):
@@ -179,17 +180,17 @@ def test_special_timestamps_are_written_by_name_or_number(
 
 
 @pytest.mark.golden_cases(names=["create-time-out-of-order"], versions=["2.4.0", "4.1.1"])
-def test_special_timestamps_are_those_that_the_broker_reported(run: Run, golden_case: Any) -> None:
+def test_special_timestamps_give_the_answers_of_the_broker(run: Run, golden_case: Any) -> None:
     rules = golden_case.answers["kafka"]
     for name, answers in golden_case.answers["partitions"].items():
         newest = max((row["version"] for row in answers["list_offsets"]), default=0)
         for row in answers["list_offsets"]:
             if row["timestamp"] >= 0 or row["version"] < newest or row["isolation"]:
                 continue
-            (told,) = run("offsets", golden_case.logs, "--topic", name, "--json", "--rules", rules,
+            (found,) = run("offsets", golden_case.logs, "--topic", name, "--json", "--rules", rules,
                           "--at", row["timestamp"]).lines
-            assert told["offset"] == (None if row["offset"] < 0 else row["offset"])
-            assert told["error"] == ("UNSUPPORTED_VERSION" if row["error"] else None)
+            assert found["offset"] == (None if row["offset"] < 0 else row["offset"])
+            assert found["error"] == ("UNSUPPORTED_VERSION" if row["error"] else None)
 
 
 def test_a_refused_timestamp_is_reported(run: Run, sample_root: Path) -> None:
@@ -202,7 +203,7 @@ def test_a_refused_timestamp_is_reported(run: Run, sample_root: Path) -> None:
 
 
 @pytest.mark.golden_cases(names="transactions", versions=["2.4.0"], answers="answers")
-def test_committed_offsets_are_found_if_asked(run: Run, golden_case: Any) -> None:
+def test_committed_offsets_are_found_with_isolation(run: Run, golden_case: Any) -> None:
     for name, answers in golden_case.answers["partitions"].items():
         if "committed_offsets" not in answers or not answers["records"]:
             continue
@@ -225,17 +226,17 @@ def test_brokers_without_isolation_are_refused(run: Run, sample_root: Path) -> N
     assert_one_sentence(ran, "isolation must be read_uncommitted for rules 0.10.2")
 
 
-def test_explanations_report_the_way_and_the_reason(run: Run, sample_root: Path) -> None:
-    asked = ["--topic", "up-0", "--at", "2017-07-14T02:40:30Z", "--rules", "2.4", "--explain"]
+def test_explanations_report_the_steps_and_the_reason(run: Run, sample_root: Path) -> None:
+    arguments = ["--topic", "up-0", "--at", "2017-07-14T02:40:30Z", "--rules", "2.4", "--explain"]
     reason = (
         "segment 0 has no matching record, and the broker does not search the next segment: its "
         "time index is missing, so it is chosen by the file's modification time, "
         "2017-07-14T02:41:00.000Z"
     )
-    told = run("offsets", sample_root, *asked).out.splitlines()
+    shown = run("offsets", sample_root, *arguments).out.splitlines()
     documented = (Path(__file__).parents[2] / "docs" / "lookups.md").read_text()
-    assert "".join(f"    {line}\n" for line in told) in documented
-    assert told == [
+    assert "".join(f"    {line}\n" for line in shown) in documented
+    assert shown == [
         "up-0 at 2017-07-14T02:40:30.000Z",
         "  2.4: none",
         "    segment 0, up to 2017-07-14T02:41:00.000Z, by modification time",
@@ -244,20 +245,21 @@ def test_explanations_report_the_way_and_the_reason(run: Run, sample_root: Path)
         "    log: from byte 0 to its end, 2277 bytes",
         f"    the correct answer is offset 35, 2017-07-14T02:40:30.813Z: {reason}",
     ]
-    (row,) = run("offsets", sample_root, *asked, "--json").lines
-    told = row["explanation"]
-    assert told["answer"] is None
-    assert told["correct"] == {"timestamp": 1500000030813, "offset": 35, "leader_epoch": None}
-    assert (told["base_offset"], told["chosen_by"]) == (0, "modification-time")
-    assert (told["difference"], told["reason"]) == ("chosen-by-modification-time", reason)
-    (legacy,) = run("offsets", sample_root, *asked[:4], "--rules", "legacy", "--explain",
+    (row,) = run("offsets", sample_root, *arguments, "--json").lines
+    found = row["explanation"]
+    assert found["answer"] is None
+    assert found["correct"] == {"timestamp": 1500000030813, "offset": 35, "leader_epoch": None}
+    assert (found["base_offset"], found["chosen_by"]) == (0, "modification-time")
+    assert found["difference"] == "chosen-by-modification-time"
+    assert found["reason"] == reason
+    (legacy,) = run("offsets", sample_root, *arguments[:4], "--rules", "legacy", "--explain",
                     "--json").lines
     why = legacy["explanation"]
     assert (why["answer"], why["base_offset"], why["chosen_by"]) == (None, None, None)
     assert why["difference"] == "no-segment-that-old"
 
 
-def test_a_clock_skew_is_taken_off_the_time(run: Run, sample_root: Path) -> None:
+def test_a_clock_skew_is_subtracted_from_the_time(run: Run, sample_root: Path) -> None:
     at, earlier = "2017-07-14T02:40:30Z", "2017-07-14T02:39:00Z"
     partition = (sample_root, "--topic", "up", "--json")
     with_skew = run("offsets", *partition, "--at", at, "--clock-skew", "1m30s")

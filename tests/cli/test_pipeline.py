@@ -24,7 +24,7 @@ SHORT = ["--spark", "local[2]", "--samples", "3"]
 
 
 def fake(problems: list[str], calls: list[dict[str, Any]]) -> Callable[..., PipelineResult]:
-    """A pipeline that does nothing."""
+    """Return a pipeline that only records its calls."""
 
     def run_pipeline(path: Any, out: Path, **options: Any) -> PipelineResult:
         calls.append({"paths": list(path), "out": out, **options})
@@ -42,18 +42,18 @@ def fake(problems: list[str], calls: list[dict[str, Any]]) -> Callable[..., Pipe
 
 @pytest.fixture
 def faked(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], list[dict[str, Any]]]:
-    """A function that puts a pipeline in place that only notes how it was called."""
+    """Return a function that installs a pipeline that only records its calls."""
 
-    def put(problems: list[str]) -> list[dict[str, Any]]:
+    def install(problems: list[str]) -> list[dict[str, Any]]:
         calls: list[dict[str, Any]] = []
         monkeypatch.setattr("kafkastore.cli.commands.pipeline._import_pipeline",
                             lambda: fake(problems, calls))
         return calls
 
-    return put
+    return install
 
 
-def test_steps_summary_and_what_to_try_next_are_shown(
+def test_steps_summary_and_suggestions_are_shown(
     run: Run, faked: Any, sample_root: Path, tmp_path: Path
 ) -> None:
     (calls,) = [faked([])]
@@ -82,7 +82,7 @@ def test_problems_are_reported_and_the_exit_code_is_1(
     assert ran.lines[-1]["problems"] == ["logs: up-1 could not be read to its end"]
 
 
-def test_in_place_asks_or_needs_yes(
+def test_in_place_needs_confirmation_or_yes(
     run: Run, faked: Any, sample_copy: Path, tmp_path: Path
 ) -> None:
     calls = faked([])
@@ -94,7 +94,7 @@ def test_in_place_asks_or_needs_yes(
     assert calls[0]["in_place"] is True
 
 
-def test_a_wrong_path_is_reported_before_anything_is_started(
+def test_a_wrong_path_is_reported_before_spark_is_started(
     run: Run, faked: Any, tmp_path: Path
 ) -> None:
     calls = faked([])
@@ -103,7 +103,7 @@ def test_a_wrong_path_is_reported_before_anything_is_started(
     assert calls == []
 
 
-def test_without_spark_one_sentence_says_how_to_install_it(
+def test_without_spark_the_error_says_how_to_install_it(
     run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_spec = importlib.util.find_spec
@@ -115,7 +115,7 @@ def test_without_spark_one_sentence_says_how_to_install_it(
     assert_one_sentence(ran, "pyspark is not installed", "-m pip install 'kafkastore[spark]'")
 
 
-def test_ctrl_c_says_how_to_go_on(
+def test_ctrl_c_says_how_to_resume(
     run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*arguments: object, **options: object) -> None:
@@ -127,7 +127,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert "--resume goes on" in ran.err
 
 
-def test_ctrl_c_in_place_says_what_has_changed_and_how_to_go_back(
+def test_ctrl_c_in_place_says_what_has_changed_and_how_to_undo_it(
     run: Run, sample_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(sample_copy)
@@ -148,7 +148,7 @@ def test_ctrl_c_in_place_says_what_has_changed_and_how_to_go_back(
     assert contents(sample_copy) == before
 
 
-def test_a_dry_run_prints_the_plan_of_migrate_and_does_nothing(
+def test_a_dry_run_prints_the_plan_of_migrate_and_changes_nothing(
     run: Run, faked: Any, sample_copy: Path
 ) -> None:
     calls, before = faked([]), contents(sample_copy)
@@ -190,7 +190,7 @@ def test_options_that_migrate_refuses_are_refused(
     assert calls == []
 
 
-def test_a_copy_elsewhere_is_made_without_a_question(
+def test_a_copy_elsewhere_needs_no_confirmation(
     run: Run, faked: Any, sample_root: Path, tmp_path: Path
 ) -> None:
     calls = faked([])
@@ -217,10 +217,10 @@ def test_an_undo_directory_of_copies_is_refused(
 
 
 @pytest.mark.usefixtures("spark")
-def test_the_pipeline_of_the_readme_goes_the_whole_way_and_what_it_suggests_works(
+def test_the_pipeline_of_the_readme_completes_and_its_suggestions_work(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run it over one directory of the README's three."""
+    """Run it on one of the README's three directories."""
     samples.unpack(tmp_path / "samples")
     monkeypatch.chdir(tmp_path)
     ran = run("pipeline", "samples/0.10.0.1", "--out", "out")

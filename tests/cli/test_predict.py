@@ -1,4 +1,4 @@
-"""What ``kafkastore predict`` prints, and how it ends."""
+"""Output and exit code of ``kafkastore predict``."""
 from __future__ import annotations
 
 import re
@@ -13,7 +13,7 @@ from cli.test_documentation import check, documented
 @pytest.mark.golden_cases(
     names="crash-bad-crc", versions=["2.*", "3.*", "4.*"], answers="answers-recovered"
 )
-def test_a_crash_is_reported_with_the_bytes_it_costs(golden_case: Any, run: Run) -> None:
+def test_a_crash_is_reported_with_the_lost_bytes(golden_case: Any, run: Run) -> None:
     ran = run("predict", golden_case.root / "logs", "--kafka-version", golden_case.version)
     assert ran.code == 1
     assert "crash-0 loses records" in ran.out
@@ -26,7 +26,7 @@ def test_a_crash_is_reported_with_the_bytes_it_costs(golden_case: Any, run: Run)
 
 
 @pytest.mark.golden_cases(names="crash-torn", versions=["2.*", "4.*"], answers="answers-recovered")
-def test_a_batch_that_a_crash_cut_short_is_reported_by_all_and_a_loss_to_none(
+def test_a_batch_that_a_crash_cut_short_is_reported_but_is_not_a_loss(
     golden_case: Any, run: Run
 ) -> None:
     logs = golden_case.root / "logs"
@@ -56,13 +56,13 @@ def test_json_has_every_file_and_only_documented_fields(golden_case: Any, run: R
 
 
 @pytest.mark.golden_cases(names="broken-index", versions=["2.*", "3.*", "4.*"], answers="answers")
-def test_what_is_well_is_one_line(golden_case: Any, run: Run) -> None:
+def test_a_healthy_directory_is_one_line(golden_case: Any, run: Run) -> None:
     ran = run("predict", golden_case.logs, "--kafka-version", golden_case.version)
     assert ran.code == 0
     assert "1 loads unchanged" in ran.out.splitlines()[-1]
 
 
-def test_wrong_use_is_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("predict", sample_root, "--kafka-version", "newest"), "newest")
     assert_one_sentence(run("predict", tmp_path / "nowhere"), "nowhere")
     assert_one_sentence(run("predict", sample_root, "--topic", "nope"), "nope")

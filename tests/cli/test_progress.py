@@ -1,4 +1,4 @@
-"""Bars on a real terminal: a pseudo terminal that both stdout and stderr lead to."""
+"""Progress bars on a pseudo terminal, to which both stdout and stderr are connected."""
 from __future__ import annotations
 
 import json
@@ -23,8 +23,8 @@ COMMANDS = {
 }
 
 
-def at_a_terminal(arguments: list[str]) -> str:
-    """What somebody at a terminal is sent."""
+def run_on_terminal(arguments: list[str]) -> str:
+    """Run a command on a terminal, and return the bytes it sends."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(
         [str(Path(sys.executable).with_name("kafkastore")), *arguments],
@@ -36,7 +36,7 @@ def at_a_terminal(arguments: list[str]) -> str:
         while True:
             try:
                 piece = os.read(controller, 1 << 16)
-            except OSError:  # as Linux ends what nobody has open any more
+            except OSError:  # Linux reports a terminal that no process has open so
                 piece = b""
             if not piece:
                 break
@@ -46,21 +46,21 @@ def at_a_terminal(arguments: list[str]) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_bar_is_drawn_at_a_terminal_and_gone_before_the_result(
+def test_a_progress_bar_on_a_terminal_is_removed_before_the_result(
     name: str, sample_root: Path
 ) -> None:
     (command, *options), what, result = COMMANDS[name]
-    shown = at_a_terminal([command, str(sample_root), *options])
+    shown = run_on_terminal([command, str(sample_root), *options])
     assert what in shown
     assert "━" in shown
     assert shown.rindex("━") < shown.rindex(result)
-    # Rich takes a bar away by going to its line and erasing it.
+    # Rich removes a bar by going to its line and erasing it.
     assert "\x1b[2K" in shown[shown.rindex("━") : shown.rindex(result)]
 
 
 @pytest.mark.parametrize("command", ["verify", "predict", "compare", "retention"])
-def test_no_bar_is_drawn_between_lines_of_json_at_a_terminal(
+def test_there_is_no_progress_bar_between_lines_of_json_on_a_terminal(
     command: str, sample_root: Path
 ) -> None:
-    shown = at_a_terminal([command, str(sample_root), "--json"])
+    shown = run_on_terminal([command, str(sample_root), "--json"])
     assert len([json.loads(line) for line in shown.splitlines()]) > 3

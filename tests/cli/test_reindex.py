@@ -17,12 +17,12 @@ def files_of(root: Path) -> dict[str, tuple[bytes, int]]:
 
 @pytest.fixture
 def crashed(golden: Any, writable_copy: Any) -> Path:
-    """What a broker left that was killed and then damaged: the last batch has a wrong checksum."""
+    """Return the directory of a killed broker whose last batch has a wrong checksum."""
     copy: Path = writable_copy(golden("2.4.0", "crash-bad-crc", "answers").logs)
     return copy
 
 
-def test_a_dry_run_prints_the_plan_and_does_nothing(run: Run, sample_copy: Path) -> None:
+def test_a_dry_run_prints_the_plan_and_changes_nothing(run: Run, sample_copy: Path) -> None:
     before = files_of(sample_copy)
     ran = run("reindex", sample_copy, "--dry-run")
     assert ran.code == 0
@@ -48,7 +48,7 @@ def test_the_plan_is_applied_and_undone_and_a_second_one_is_empty(
     assert files_of(sample_copy) == before
 
 
-def test_a_root_and_a_partition_in_it_are_not_changed_together(
+def test_a_root_and_a_partition_in_it_cannot_be_given_together(
     run: Run, sample_copy: Path
 ) -> None:
     before = files_of(sample_copy)
@@ -59,7 +59,7 @@ def test_a_root_and_a_partition_in_it_are_not_changed_together(
     assert run("reindex", sample_copy, sample_copy, "--in-place", "--yes").code == 0
 
 
-def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
+def test_without_a_terminal_nothing_is_changed_without_yes(
     run: Run, sample_copy: Path
 ) -> None:
     before = files_of(sample_copy)
@@ -72,7 +72,7 @@ def test_nobody_at_a_terminal_means_that_nothing_is_changed_without_yes(
     assert files_of(sample_copy) == before
 
 
-def test_a_copy_is_reindexed_and_the_original_left_alone(
+def test_a_copy_is_reindexed_and_the_original_is_unchanged(
     run: Run, sample_copy: Path, tmp_path: Path
 ) -> None:
     before = files_of(sample_copy)
@@ -84,7 +84,7 @@ def test_a_copy_is_reindexed_and_the_original_left_alone(
     assert run("verify", copy, "--fail-on", "style").code == 0
 
 
-def test_a_log_that_is_broken_is_left_alone_named_and_the_exit_code_is_1(
+def test_a_corrupt_log_is_skipped_and_named_with_exit_code_1(
     run: Run, crashed: Path
 ) -> None:
     logs = {name: data for name, data in files_of(crashed).items() if name.endswith(".log")}
@@ -107,19 +107,19 @@ def test_fields_of_json_are_documented(run: Run, crashed: Path) -> None:
         check((row for row in rows if row["kind"] == kind), documented(chapter, kind))
 
 
-def test_only_the_topics_chosen_are_indexed(run: Run, sample_copy: Path) -> None:
+def test_only_the_chosen_topics_are_indexed(run: Run, sample_copy: Path) -> None:
     rows = run("reindex", sample_copy, "--topic", "up-1", "--dry-run", "--json").lines
     changed = {row["path"].partition("/")[0] for row in rows if row["kind"] == "change"}
     assert changed == {"up-1"}
 
 
-def test_a_version_that_is_none_is_refused(run: Run, sample_copy: Path) -> None:
+def test_an_unknown_version_is_refused(run: Run, sample_copy: Path) -> None:
     assert_one_sentence(run("reindex", sample_copy, "--kafka-version", "new", "--dry-run"), "'new'")
-    # Before it is asked whether anybody can say yes.
+    # This is checked before the confirmation.
     assert_one_sentence(run("reindex", sample_copy, "--kafka-version", "new"), "'new'")
 
 
-def test_an_interval_that_kafka_has_no_number_for_is_refused_in_a_sentence(
+def test_an_interval_out_of_kafka_s_range_is_one_sentence(
     run: Run, sample_copy: Path
 ) -> None:
     ran = run("reindex", sample_copy, "--index-interval-bytes", 1 << 31, "--dry-run")

@@ -1,4 +1,4 @@
-"""What ``kafkastore repair`` prints and does."""
+"""Output and effect of ``kafkastore repair``."""
 from __future__ import annotations
 
 import os
@@ -14,7 +14,7 @@ from cli.test_documentation import check, documented
 
 @pytest.fixture
 def damaged(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> Path:
-    """A directory closed in order, then a bit of its second segment flipped."""
+    """Return a directory after a clean shutdown with a flipped bit in its second segment."""
     root = writable_copy(golden("2.4.0", "broken-index", "answers").logs)
     path = sorted(root.glob("broken-0/*.log"))[1]
     data = bytearray(path.read_bytes())
@@ -23,7 +23,7 @@ def damaged(golden: Callable[..., Any], writable_copy: Callable[..., Path]) -> P
     return root
 
 
-def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, damaged: Path) -> None:
+def test_a_dry_run_reports_the_damage_and_changes_nothing(run: Run, damaged: Path) -> None:
     before = {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()}
     ran = run("repair", damaged, "--on-corrupt", "skip", "--dry-run")
     assert ran.code == 0
@@ -31,7 +31,7 @@ def test_a_dry_run_says_what_is_broken_and_does_nothing(run: Run, damaged: Path)
     assert before == {path: path.read_bytes() for path in damaged.rglob("*") if path.is_file()}
 
 
-def test_kept_records_are_there_and_verify_is_content(run: Run, damaged: Path) -> None:
+def test_kept_records_are_readable_and_verify_finds_nothing(run: Run, damaged: Path) -> None:
     assert run("verify", damaged).code == 1
     ran = run("repair", damaged, "--on-corrupt", "skip", "--in-place", "--yes")
     assert ran.code == 0
@@ -40,7 +40,9 @@ def test_kept_records_are_there_and_verify_is_content(run: Run, damaged: Path) -
     assert len(run("cat", damaged, "--json").lines) == 99
 
 
-def test_like_a_broker_the_rest_goes_and_comes_back(run: Run, damaged: Path) -> None:
+def test_truncate_removes_the_rest_like_a_broker_and_undo_restores_it(
+    run: Run, damaged: Path
+) -> None:
     ran = run("repair", damaged, "--on-corrupt", "truncate", "--in-place", "--yes")
     assert ran.code == 0
     assert "truncated" in ran.out
@@ -83,7 +85,7 @@ def test_the_choice_as_json_has_only_documented_fields(run: Run, damaged: Path) 
     check(rows[0]["damages"], documented("repair", "damage"))
 
 
-def test_where_no_byte_of_a_log_leaves_no_choice_is_needed(run: Run, damaged: Path) -> None:
+def test_no_choice_is_needed_if_no_bytes_of_a_log_are_removed(run: Run, damaged: Path) -> None:
     for path in damaged.glob("broken-0/*.log"):
         data = bytearray(path.read_bytes())
         if path == sorted(damaged.glob("broken-0/*.log"))[1]:
@@ -98,7 +100,9 @@ def test_where_no_byte_of_a_log_leaves_no_choice_is_needed(run: Run, damaged: Pa
     assert run("verify", damaged).code == 0
 
 
-def test_what_is_no_file_is_named_and_the_rest_is_repaired(run: Run, damaged: Path) -> None:
+def test_a_file_that_is_not_regular_is_named_and_the_rest_is_repaired(
+    run: Run, damaged: Path
+) -> None:
     odd = sorted(damaged.glob("broken-0/*.timeindex"))[3]
     odd.unlink()
     os.mkfifo(odd)
@@ -112,7 +116,7 @@ def test_what_is_no_file_is_named_and_the_rest_is_repaired(run: Run, damaged: Pa
     check([left], documented("repair", "unrepaired"))
 
 
-def test_wrong_use_is_one_sentence(run: Run, damaged: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_one_sentence(run: Run, damaged: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("repair", damaged, "--on-corrupt", "best"), "best")
     assert_one_sentence(run("repair", damaged, "--on-corrupt", "best", "--dry-run"), "best")
     assert_one_sentence(run("repair", damaged, "--on-corrupt", "skip", "--in-place"), "needs --yes")
@@ -120,7 +124,7 @@ def test_wrong_use_is_one_sentence(run: Run, damaged: Path, tmp_path: Path) -> N
     assert_one_sentence(ran, "--yes needs --in-place")
 
 
-def test_a_copy_is_repaired_and_the_original_left_alone(
+def test_a_copy_is_repaired_and_the_original_is_unchanged(
     run: Run, damaged: Path, tmp_path: Path
 ) -> None:
     before = files_of(damaged)
@@ -136,7 +140,7 @@ def test_a_copy_is_repaired_and_the_original_left_alone(
     assert run("verify", copy, "--fail-on", "wrong-answers").code == 0
 
 
-def test_a_directory_that_is_not_there_is_one_sentence(
+def test_a_missing_directory_is_one_sentence(
     run: Run, damaged: Path, tmp_path: Path
 ) -> None:
     ran = run("repair", tmp_path / "x", "--on-corrupt", "skip", "--in-place", "--yes")

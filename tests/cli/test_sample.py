@@ -6,7 +6,7 @@ from pathlib import Path
 from cli.running import Run, assert_one_sentence
 
 
-def test_samples_are_unpacked_and_every_command_suggested_works(
+def test_samples_are_unpacked_and_every_suggested_command_works(
     run: Run, tmp_path: Path
 ) -> None:
     directory = tmp_path / "a folder"
@@ -23,7 +23,7 @@ def test_samples_are_unpacked_and_every_command_suggested_works(
         assert run(*arguments).code == (1 if arguments[0] == "verify" else 0), line
 
 
-def test_json_names_what_was_unpacked(run: Run, tmp_path: Path) -> None:
+def test_json_names_the_unpacked_directories(run: Run, tmp_path: Path) -> None:
     rows = run("sample", tmp_path / "samples", "--json").lines
     assert [row["kafka"] for row in rows] == ["0.8.2.2", "0.9.0.1", "0.10.0.1"]
     assert all(Path(row["path"]).is_dir() for row in rows)

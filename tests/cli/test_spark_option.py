@@ -1,4 +1,4 @@
-"""``--spark``: what a command prints, and how it ends, is the same as without."""
+"""``--spark``: output and exit code of a command are the same as without it."""
 from __future__ import annotations
 
 import importlib.util
@@ -31,7 +31,7 @@ AT = str(T0 + 15)
 def broken(
     sample_roots: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
-    """Two log directories of a broker with a fault of nearly every kind."""
+    """Return two log directories of a broker with nearly every kind of fault."""
     first, second = (tmp_path_factory.mktemp("broken") / name for name in ("first", "second"))
     copytree(sample_roots["0.10.0.1"], first)
     second.mkdir()
@@ -53,7 +53,7 @@ def broken(
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two clusters with the same records in another order; one group can't be carried over."""
+    """Write two clusters with the same records in other orders; one group can't fail over."""
     folder = tmp_path_factory.mktemp("clusters")
     clock = {"now": T0}
     roots = folder / "1", folder / "2"
@@ -78,7 +78,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def same(run: Run, spark: SparkSession) -> Callable[..., Ran]:
-    """A function that runs a command with and without Spark, and returns what came of it."""
+    """Return a function that runs a command with and without Spark, and compares the two."""
 
     def same(*arguments: object) -> Ran:
         here = run(*arguments)
@@ -160,7 +160,7 @@ def test_changes_have_the_same_outcome(
 
 
 def contents(root: Path) -> dict[str, tuple[bytes, int]]:
-    """The bytes and the modification time of each file of the partitions."""
+    """Return the bytes and modification time of each file of the partitions."""
     return {
         str(path.relative_to(root)): (path.read_bytes(), path.stat().st_mtime_ns)
         for path in root.rglob("up-*/*")
@@ -172,7 +172,7 @@ def test_compare(same: Any, sample_root: Path, options: tuple[str, ...]) -> None
     assert same("compare", sample_root, *options).code == 0
 
 
-def test_compare_names_a_broken_partition_and_goes_on(
+def test_compare_names_a_corrupt_partition_and_continues(
     same: Any, broken: tuple[Path, Path]
 ) -> None:
     ran = same("compare", broken[0], "--samples", "3")
@@ -181,7 +181,7 @@ def test_compare_names_a_broken_partition_and_goes_on(
     assert "up-compressed-0" in ran.out
 
 
-def test_compare_by_other_times_of_files(same: Any, sample_root: Path, tmp_path: Path) -> None:
+def test_compare_by_given_modification_times(same: Any, sample_root: Path, tmp_path: Path) -> None:
     mtimes = tmp_path / "mtimes.json"
     mtimes.write_text('{"none-0/00000000000000000000.log": 1}')
     assert "has no entry for the" in same("compare", sample_root, "--mtimes", mtimes).err
@@ -208,7 +208,7 @@ def test_latency(same: Any, clusters: tuple[Path, Path]) -> None:
     assert same("latency", clusters[0], *options, "--created-in", clusters[1], "--json").code == 0
 
 
-def test_latency_of_a_partition_in_two_places(same: Any, broken: tuple[Path, Path]) -> None:
+def test_latency_of_a_partition_in_two_directories(same: Any, broken: tuple[Path, Path]) -> None:
     ran = same("latency", *broken)
     assert ran.code in (1, 2)
     assert "up-1: partition up-1 is in two places" in ran.err
@@ -240,7 +240,7 @@ def test_sizing(same: Any, broken: tuple[Path, Path], options: tuple[str, ...]) 
     assert same("sizing", broken[0], *options).code == 0
 
 
-def test_paths_as_they_were_given(
+def test_paths_are_shown_as_given(
     same: Any, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(sample_root.parent)
@@ -258,7 +258,7 @@ def test_wrong_paths_are_reported_before_spark_is_started(run: Run, tmp_path: Pa
     ["verify", "migrate", "reindex", "repair", "convert", "changes resume", "changes undo"],
 )
 @pytest.mark.parametrize("threads", ["0", "-1", "two", "99999999999999999999"])
-def test_threads_are_a_whole_number_from_one(
+def test_threads_must_be_a_positive_integer(
     run: Run, sample_root: Path, command: str, threads: str
 ) -> None:
     ran = run(*command.split(), sample_root, "--threads", threads)
@@ -268,7 +268,7 @@ def test_threads_are_a_whole_number_from_one(
 @pytest.mark.parametrize(
     "command", ["verify", "migrate", "reindex", "repair", "convert", "changes resume"]
 )
-def test_threads_are_not_those_of_spark(run: Run, sample_root: Path, command: str) -> None:
+def test_threads_cannot_be_used_with_spark(run: Run, sample_root: Path, command: str) -> None:
     ran = run(*command.split(), sample_root, "--threads", "2", "--spark", "local[2]")
     assert_one_sentence(ran, "--threads and --spark contradict each other")
 
@@ -276,7 +276,7 @@ def test_threads_are_not_those_of_spark(run: Run, sample_root: Path, command: st
 @pytest.mark.parametrize(
     "command", ["verify", "predict", "compare", "lag", "latency", "retention", "sizing"]
 )
-def test_without_spark_one_sentence_says_how_to_install_it(
+def test_without_spark_the_error_says_how_to_install_it(
     run: Run,
     clusters: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -292,37 +292,37 @@ def test_without_spark_one_sentence_says_how_to_install_it(
 
 
 @pytest.mark.parametrize("scheme", ["sc", "spark"])
-def test_a_master_that_nobody_is_at_is_reported_without_starting_spark(
+def test_an_unreachable_master_is_reported_without_starting_spark(
     run: Run, sample_root: Path, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def start(builder: object) -> None:
         raise AssertionError("Spark itself tries for a minute")
 
-    # The session of this process would be taken for any spark:// master.
+    # Otherwise the session of this process would be used for any spark:// master.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", start)
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        master = f"{scheme}://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        master = f"{scheme}://127.0.0.1:{unused.getsockname()[1]}"
     ran = run("verify", sample_root, "--spark", master)
     assert_one_sentence(ran, f"Spark could not be started at '{master}': connection refused")
 
 
-def test_a_worker_that_is_killed_is_a_sentence(
+def test_a_killed_worker_is_one_sentence(
     run: Run, spark: SparkSession, sample_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(VerifyJob):
         def run(self, item: object) -> Any:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    Killed.__module__ = "__main__"  # so that it travels by value
+    Killed.__module__ = "__main__"  # so that it is pickled by value
     monkeypatch.setattr("kafkastore.cli.commands.verify.VerifyJob", Killed)
     ran = run("verify", sample_root, "--spark", "local[2]")
     assert_one_sentence(ran, "Spark failed: a Python worker ended unexpectedly", "run the command")
 
 
 @contextmanager
-def at_work(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A command in a process of its own, whose session is its own too, that checks for ever."""
+def running_command(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """Run an endless check as a command in its own process and session."""
     with written(folder / "logs") as partition:
         partition("orders").add(record(T0))
     started = folder / "started"
@@ -357,10 +357,10 @@ main()
 
 
 @pytest.mark.soak
-def test_ctrl_c_ends_the_command_at_once_and_in_silence(tmp_path: Path) -> None:
-    with at_work(tmp_path, "verify") as process:
+def test_ctrl_c_ends_the_command_immediately_and_silently(tmp_path: Path) -> None:
+    with running_command(tmp_path, "verify") as process:
         began = time.monotonic()
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to Spark's processes too
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, also to Spark's processes
         out, err = process.communicate(timeout=800)
         seconds = time.monotonic() - began
     assert (process.returncode, out) == (130, "")
@@ -376,10 +376,10 @@ def test_ctrl_c_ends_the_command_at_once_and_in_silence(tmp_path: Path) -> None:
         (["pipeline", "--out", "out"], "the same command with --resume goes on"),
     ],
 )
-def test_a_java_that_is_killed_is_a_sentence(
+def test_a_killed_java_process_is_one_sentence(
     tmp_path: Path, words: list[str], what_to_do: str
 ) -> None:
-    with at_work(tmp_path, *words) as process:
+    with running_command(tmp_path, *words) as process:
         (java,) = (
             int(entry.name)
             for entry in Path("/proc").iterdir()
@@ -395,7 +395,7 @@ def test_a_java_that_is_killed_is_a_sentence(
 
 
 def is_java_of(entry: Path, session: int) -> bool:
-    """Whether a process is of a session, and Java."""
+    """Return whether a process is Java and belongs to a session."""
     with suppress(OSError):
         fields = (entry / "stat").read_text().rpartition(")")[2].split()
         return int(fields[3]) == session and Path(os.readlink(entry / "exe")).name == "java"

@@ -10,7 +10,7 @@ ROWS = [["orders-0", "7", "the index is missing and so on and so forth, word by 
         ["[red]b[/]-12", "1234567", ""]]
 
 
-def test_plain_tables_have_straight_columns_and_no_markup(
+def test_plain_tables_have_aligned_columns_and_no_markup(
     capsys: pytest.CaptureFixture[str]
 ) -> None:
     print_table(["partition", "bytes", "why"], ROWS, right="bytes", prose="why")
@@ -22,13 +22,13 @@ def test_plain_tables_have_straight_columns_and_no_markup(
     ]
 
 
-def test_an_empty_table_is_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_is_only_its_header(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["a", "bc"], [])
     assert capsys.readouterr().out.splitlines() == ["a  bc", "─  ──"]
 
 
 @pytest.mark.parametrize("width", [20, 60, 200])
-def test_on_a_terminal_of_any_width_no_cell_is_cut(
+def test_on_a_terminal_of_any_width_no_cell_is_truncated(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
@@ -45,7 +45,7 @@ def test_on_a_terminal_of_any_width_no_cell_is_cut(
     )
 
 
-def test_a_streamed_table_has_its_head_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_streamed_table_has_its_header_once(capsys: pytest.CaptureFixture[str]) -> None:
     table = StreamedTable(base_offset=12, codec=-6, marks=-1)
     table.add(1, "gzip", "")
     table.add(123456789012345, "none", "control")
@@ -56,7 +56,7 @@ def test_a_streamed_table_has_its_head_once(capsys: pytest.CaptureFixture[str]) 
     ]
 
 
-def test_nouns_follow_their_numbers() -> None:
+def test_nouns_agree_with_their_numbers() -> None:
     assert format_count(1, "batch", "batches") == "1 batch"
     assert format_count(0, "file") == "0 files"
     assert format_count(1200, "batch", "batches") == "1,200 batches"

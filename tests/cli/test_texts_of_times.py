@@ -1,4 +1,4 @@
-"""What somebody who writes a time in a wrong way is told, for the texts' own sake."""
+"""The texts of errors about times; all other tests check only types."""
 from __future__ import annotations
 
 from zoneinfo import ZoneInfo
@@ -17,7 +17,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize(("text", "problem"), TEXTS)
-def test_a_wrong_time_gets_the_way_to_write_it(text: str, problem: str) -> None:
+def test_the_error_about_an_invalid_time_shows_the_format(text: str, problem: str) -> None:
     with pytest.raises(click.UsageError) as refused:
         parse_moment(text)
     assert problem in str(refused.value)

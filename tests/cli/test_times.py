@@ -40,7 +40,7 @@ def test_relative_times(text: str, back: int) -> None:
     assert parse_moment(text) == Moment(text, -back, is_relative=True)
 
 
-def test_a_zone_completes_a_time_without_one() -> None:
+def test_the_time_zone_applies_to_times_without_one() -> None:
     assert parse_moment("2017-07-14T04:40:00", BERLIN).timestamp == 1500000000000
     assert parse_moment("2017-07-14", BERLIN).timestamp == 1499983200000
     assert parse_moment("2017-07-14T02:40:00Z", BERLIN).timestamp == 1500000000000
@@ -64,7 +64,7 @@ def test_a_zone_completes_a_time_without_one() -> None:
     "-9223372036854775809",
     "1969-12-31T23:59:59Z",
 ])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_text_that_is_not_a_time_is_refused(text: str) -> None:
     with pytest.raises(click.UsageError):
         parse_moment(text)
 
@@ -76,7 +76,7 @@ def test_a_time_when_clocks_change_needs_its_offset(text: str) -> None:
     assert parse_moment(text + "+01:00", BERLIN).timestamp > 0
 
 
-def test_fractions_of_a_ms_are_rounded_up_so_that_no_record_is_included_or_left_out() -> None:
+def test_fractions_of_a_ms_are_rounded_up_so_that_ranges_are_exact() -> None:
     assert parse_moment("2017-07-14T02:40:00.000001Z").timestamp == 1500000000001
 
 
@@ -100,19 +100,19 @@ def test_a_number_in_another_unit_than_ms_is_noticed(
     assert find_unit_warning(parse_moment(text)) is unit
 
 
-def test_times_are_shown_in_the_zone_asked_for() -> None:
+def test_times_are_shown_in_the_chosen_time_zone() -> None:
     assert format_time(1500000000123) == "2017-07-14T02:40:00.123Z"
     assert format_time(1500000000123, BERLIN) == "2017-07-14T04:40:00.123+02:00"
     assert format_time(1500000000123, ZoneInfo("UTC")) == "2017-07-14T02:40:00.123+00:00"
 
 
-def test_what_is_no_time_is_shown_as_a_dash_and_what_no_calendar_has_as_a_number() -> None:
+def test_missing_times_are_shown_as_a_dash_and_times_beyond_the_calendar_as_a_number() -> None:
     assert format_time(None) == format_time(-1) == format_time(-(1 << 63)) == "-"
     assert format_time((1 << 63) - 1) == "9223372036854775807 ms"
 
 
 @given(st.integers(0, int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)))
-def test_what_is_shown_can_be_given_back(timestamp: int) -> None:
+def test_a_shown_time_can_be_given_as_an_argument(timestamp: int) -> None:
     assert parse_moment(format_time(timestamp)).timestamp == timestamp
     shown = format_time(timestamp, BERLIN)
     assert parse_moment(shown).timestamp == timestamp

@@ -10,7 +10,7 @@ from cli.running import Run, assert_one_sentence
 from kafkastore.checks.findings import FindingKind
 
 
-def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> None:
+def test_findings_have_a_position_a_description_and_a_remedy(run: Run, sample_root: Path) -> None:
     ran = run("verify", sample_root)
     assert ran.code == 1
     lines = ran.out.splitlines()
@@ -25,14 +25,14 @@ def test_findings_say_where_what_and_what_to_do(run: Run, sample_root: Path) -> 
     ]
 
 
-def test_verbosely_every_finding_is_printed_as_it_is_found(run: Run, sample_root: Path) -> None:
+def test_verbose_prints_every_finding_as_it_is_found(run: Run, sample_root: Path) -> None:
     lines = run("verify", sample_root, "--verbose").out.splitlines()
     places = [each["file"] for each in run("verify", sample_root, "--json").lines[:-1]]
     assert [line.strip() for line in lines if line.endswith(".timeindex")] == places
     assert sum(line.startswith("wrong-answers: ") for line in lines) == 3
 
 
-def test_findings_are_printed_the_worst_first_and_those_alike_together(
+def test_findings_are_sorted_by_severity_and_grouped_by_kind(
     run: Run, sample_copy: Path
 ) -> None:
     for number, name in enumerate(("up-0", "up-1")):
@@ -49,7 +49,7 @@ def test_findings_are_printed_the_worst_first_and_those_alike_together(
     first, other = [line for line in alike.splitlines() if ".log at byte " in line]
     assert "/up-0/" in first
     assert "/up-1/" in other
-    assert other.endswith("bytes after the last complete batch"), "it has numbers of its own"
+    assert other.endswith("bytes after the last complete batch"), "its text has different numbers"
 
 
 def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) -> None:
@@ -75,7 +75,7 @@ def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) 
 
 
 @pytest.mark.parametrize("share", ["1%", "0.01"])
-def test_of_a_sample_the_last_segments_are_always_read(
+def test_a_sample_always_includes_the_last_segments(
     run: Run, sample_root: Path, share: str
 ) -> None:
     first, second = (run("verify", sample_root, "--sample", share, "--json") for _ in range(2))
@@ -90,7 +90,7 @@ def test_of_a_sample_the_last_segments_are_always_read(
 
 
 @pytest.mark.parametrize("share", ["0", "0%", "-5%", "101%", "1.5", "five", "nan", "inf%", ""])
-def test_what_is_no_share_is_wrong_use(run: Run, sample_root: Path, share: str) -> None:
+def test_an_invalid_share_is_refused(run: Run, sample_root: Path, share: str) -> None:
     assert_one_sentence(run("verify", sample_root, "--sample", share), "5% or 0.05")
 
 
@@ -114,14 +114,14 @@ def test_fail_on_decides_the_exit_code(
     assert run("verify", sample_root, "--fail-on", fail_on).code == code
 
 
-def test_an_unknown_severity_is_wrong_use(run: Run, sample_root: Path) -> None:
+def test_an_unknown_severity_is_refused(run: Run, sample_root: Path) -> None:
     assert_one_sentence(run("verify", sample_root, "--fail-on", "bad"), "data-loss-risk")
 
 
 @pytest.mark.golden_cases(
     names=["codecs", "create-time-monotonic"], versions="2.4.0", answers="answers"
 )
-def test_healthy_directories_are_as_they_should_be(run: Run, golden_case: Any) -> None:
+def test_healthy_directories_have_no_problems(run: Run, golden_case: Any) -> None:
     ran = run("verify", golden_case.logs)
     assert ran.code == 0
     assert ran.out.endswith("checked, no problems found\n")
@@ -130,12 +130,12 @@ def test_healthy_directories_are_as_they_should_be(run: Run, golden_case: Any) -
     assert {summary[each] for each in severities} == {0}
 
 
-def test_only_the_partitions_chosen_are_verified(run: Run, sample_root: Path) -> None:
+def test_only_the_chosen_partitions_are_verified(run: Run, sample_root: Path) -> None:
     assert len(run("verify", sample_root, "--topic", "up-1", "--json").lines) == 3 + 1
     assert run("verify", sample_root, "--topic", "up-empty").code == 0
 
 
-def test_a_bad_batch_is_a_risk_of_loss_at_its_byte(run: Run, sample_copy: Path) -> None:
+def test_a_corrupt_batch_is_a_data_loss_risk_at_its_byte(run: Run, sample_copy: Path) -> None:
     log = sample_copy / "up-1" / "00000000000000000024.log"
     with log.open("r+b") as file:
         file.seek(945 + 60)

@@ -1,4 +1,4 @@
-"""What holds of every job: rows of its schema, alike by every runner, and failures alone."""
+"""Rules for every job: rows match the schema, all runners agree, failures are isolated."""
 import pickle
 from shutil import copytree
 
@@ -25,7 +25,7 @@ from kafkastore.store.partition_path import list_partition_paths
 
 NOW = T0 + 1000
 
-#: A job, and its items in a store.
+#: Each kind of job: the job and its items in a store.
 JOBS = {
     AnswersJob: lambda store: (
         AnswersJob(NOW),
@@ -52,7 +52,7 @@ JOBS = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A log directory with a group's offsets; what is not a partition; one partition broken."""
+    """Write logs with a group's offsets, a corrupt partition, and a non-partition directory."""
     root = tmp_path_factory.mktemp("jobs") / "logs"
     with written(root) as partition:
         for number in range(3):
@@ -65,7 +65,7 @@ def root(tmp_path_factory):
     return root
 
 
-def test_a_list_leaves_out_what_a_corrupt_log_hides(root, tmp_path):
+def test_a_list_leaves_out_offsets_that_a_corrupt_log_hides(root, tmp_path):
     copy = copytree(root, tmp_path / "logs")
     log = next((copy / "orders-1").glob("*.log"))
     log.write_bytes(b"\xff" * log.stat().st_size)
@@ -78,7 +78,7 @@ def test_a_list_leaves_out_what_a_corrupt_log_hides(root, tmp_path):
     assert "log_end_offset" not in quick.rows[0]
 
 
-def test_every_job_is_tried_here():
+def test_every_job_is_tested_here():
     def below(kind):
         return {kind} | {each for one in kind.__subclasses__() for each in below(one)}
 
@@ -87,7 +87,7 @@ def test_every_job_is_tried_here():
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_rows_have_the_columns_of_the_schema_and_the_types(root, kind):
+def test_rows_have_the_columns_and_types_of_the_schema(root, kind):
     job, items = JOBS[kind](kafkastore.open(root))
     schema = job.schema()
     assert schema.names[:4] == ["store", "topic", "partition", "path"]
@@ -103,7 +103,7 @@ def test_rows_have_the_columns_of_the_schema_and_the_types(root, kind):
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_runners_give_the_same_in_the_order_of_the_items(root, kind):
+def test_runners_return_the_same_rows_in_the_order_of_the_items(root, kind):
     job, items = JOBS[kind](kafkastore.open(root))
     job = pickle.loads(pickle.dumps(job))
     items = pickle.loads(pickle.dumps(items))
@@ -119,7 +119,7 @@ def test_runners_give_the_same_in_the_order_of_the_items(root, kind):
 
 
 @pytest.mark.parametrize("kind", JOBS)
-def test_a_partition_that_is_gone_does_not_stop_the_others(root, tmp_path, kind):
+def test_a_missing_partition_does_not_stop_the_others(root, tmp_path, kind):
     copy = copytree(root, tmp_path / "logs")
     job, items = JOBS[kind](kafkastore.open(copy))
     for path in [*(copy / "orders-0").iterdir()]:
@@ -130,7 +130,7 @@ def test_a_partition_that_is_gone_does_not_stop_the_others(root, tmp_path, kind)
         for row in job.rows_of(item):
             if row.get("topic") == "orders":
                 by_partition.setdefault(row["partition"], []).append(row)
-    told = [row.get("error") or row.get("why") for row in by_partition[0]]
-    assert any(each and "orders-0" in each for each in told)
+    errors = [row.get("error") or row.get("why") for row in by_partition[0]]
+    assert any(each and "orders-0" in each for each in errors)
     assert by_partition[2]
     assert not any(row.get("error") for row in by_partition[2])

@@ -30,13 +30,13 @@ NOW = 2_000_000_000_000
 
 @pytest.fixture
 def places(golden):
-    """The partitions of a directory of 0.10.0.1."""
+    """Return the partitions of a directory of 0.10.0.1."""
     return list_partition_paths("s", kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs))
 
 
 @bounded(60)
 @given(log=logs())
-def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
+def test_a_survey_counts_the_records_of_the_log(tmp_path_factory, log):
     store = kafkastore.open(log.write(tmp_path_factory.mktemp("log") / "logs"))
     (place,) = list_partition_paths("s", store)
     row = InventoryJob().run((place,))
@@ -51,7 +51,7 @@ def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
     for found, segment in zip(row.segments, opened.segments, strict=True):
         ends = segment.next_base_offset or 1 << 62
         stamps = [
-            # What does not fit microseconds is not surveyed.
+            # Timestamps that do not fit microseconds are not surveyed.
             record.timestamp
             for record in records
             if segment.base_offset <= record.offset < ends and record.timestamp < 2**63 // 1000
@@ -69,7 +69,7 @@ def test_a_survey_counts_what_records_gives(tmp_path_factory, log):
 
 @bounded(20)
 @given(st.lists(st.integers(1, 900), min_size=1, max_size=12))
-def test_samples_are_every_so_manieth_record(sizes):
+def test_samples_are_evenly_spaced_records(sizes):
     reading, first = _Reading(), 0
     reading._bases = np.zeros(1, np.int64)
     reading.records, reading._largest = np.zeros(1, np.int64), np.zeros(1, np.int64)
@@ -84,7 +84,7 @@ def test_samples_are_every_so_manieth_record(sizes):
     assert samples == tuple((offset + 7, offset) for offset in range(0, first, stride))
 
 
-def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_copy):
+def test_a_corrupt_partition_is_a_row_with_its_error(golden, writable_copy):
     copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     segment = sorted((copy / "up-0").glob("*.log"))[1]
     segment.write_bytes(segment.read_bytes()[:-10] + bytes(10))
@@ -102,7 +102,7 @@ def test_a_partition_that_breaks_off_is_a_row_with_its_error(golden, writable_co
     assert finding.path == segment
 
 
-def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy):
+def test_a_missing_partition_is_a_row_with_its_error(golden, writable_copy):
     copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     (place, *_) = list_partition_paths("s", kafkastore.open(copy))
     for path in (copy / "up-0").iterdir():
@@ -115,7 +115,7 @@ def test_a_partition_that_is_gone_is_a_row_with_its_error(golden, writable_copy)
     assert error.type == NotALogDirectoryError.__name__
 
 
-def test_rows_travel_between_processes_and_become_json(places):
+def test_rows_can_be_pickled_and_become_json(places):
     for place in places:
         row = InventoryJob().run((place,))
         checked = VerifyJob().run(PartitionToCheck(place, None))
@@ -127,13 +127,13 @@ def test_rows_travel_between_processes_and_become_json(places):
 def test_a_job_uses_the_logs_of_the_store_in_its_process(golden, monkeypatch):
     store = kafkastore.open(golden("0.10.0.1", "upgrade", "answers").logs)
     opened, *others = store
-    monkeypatch.setattr(partition_path, "_state_of", None)  # only other processes need it
+    monkeypatch.setattr(partition_path, "_state_of", None)  # needed only by other processes
     assert open_copies(find_copies(store, opened.topic_partition)) is opened
     (copy,) = find_copies(kafkastore.open(opened.path.parent), others[0].topic_partition)
     assert open_partition(copy).log_dir is copy.listed_by.log_dirs[0]
 
 
-def test_checkpoints_bound_a_partition_and_other_processes_read_them_again_when_they_change(
+def test_checkpoints_bound_a_partition_and_other_processes_reread_changed_ones(
     golden, writable_copy
 ):
     copy = writable_copy(golden("2.4.0", "delete-records", "answers").logs)
@@ -146,7 +146,7 @@ def test_checkpoints_bound_a_partition_and_other_processes_read_them_again_when_
     assert InventoryJob().run((place,)).log_start_offset == last
 
 
-def test_a_survey_chooses_the_times_that_a_comparison_chooses(places):
+def test_a_survey_chooses_the_same_times_as_a_comparison(places):
     for place in places:
         log = kafkastore.open(place.root)[place.topic, place.partition]
         modified = [segment.last_modified_ms for segment in log.segments]
@@ -156,7 +156,7 @@ def test_a_survey_chooses_the_times_that_a_comparison_chooses(places):
         assert InventoryJob().run((place,)).times == ()
 
 
-def test_what_can_not_be_read_is_not_to_be_asked(places, writable_copy):
+def test_an_unreadable_partition_cannot_be_asked(places, writable_copy):
     copy = writable_copy(Path(places[0].root))
     (place, *_) = list_partition_paths("s", kafkastore.open(copy))
     log = min(Path(place.path).glob("*.log"))
@@ -176,11 +176,11 @@ def test_answers_are_those_of_the_lookups(places):
     assert answers.error is None
     assert tuple(row.asked_timestamp for row in answers.rows) == times
     for row in answers.rows:
-        asked = row.asked_timestamp
-        (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, asked, 1, NOW) or [None]
+        timestamp = row.asked_timestamp
+        (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, timestamp, 1, NOW) or [None]
         assert row.legacy == legacy
         for found, rules in (
             (row.kip_33, "kip-33"), (row.broker, "4.2"), (row.correct, "correct"),
         ):
-            answer = log.offset_for_timestamp(asked, rules)
+            answer = log.offset_for_timestamp(timestamp, rules)
             assert found == (None if answer is None else answer.offset)

@@ -1,4 +1,4 @@
-"""Answers over time, drawn."""
+"""Plots of answers over time."""
 import io
 import re
 import subprocess
@@ -22,7 +22,7 @@ def log(golden):
     return kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
 
 
-def test_each_point_is_what_the_rules_answer(log):
+def test_each_point_is_the_answer_of_the_rules(log):
     drawn = plot_answers(log, SPAN, now=1 << 45, rules="3.9")
     assert drawn.timestamps[[0, -1]].tolist() == list(SPAN)
     assert (np.diff(drawn.timestamps) > 0).all()
@@ -44,7 +44,7 @@ def test_every_change_of_the_legacy_answer_is_a_point(log):
     assert drawn.legacy[-1] == log.log_end_offset
 
 
-def test_given_modification_times_count(log):
+def test_given_modification_times_are_used(log):
     mtimes = {"00000000000000000000.log": SPAN[0] + 12_345}
     drawn = plot_answers(log, SPAN, now=1 << 45, mtimes=mtimes, whole_seconds=True)
     assert SPAN[0] + 12_000 in drawn.timestamps
@@ -52,7 +52,7 @@ def test_given_modification_times_count(log):
 
 
 @pytest.mark.parametrize("times", [[], [5], [5, 5], [1 << 60, 1 << 61], [5, 1 << 62]])
-def test_without_two_times_nothing_can_be_drawn(log, times):
+def test_a_plot_needs_two_times(log, times):
     with pytest.raises(NothingToDrawError):
         plot_answers(log, times)
 
@@ -63,7 +63,7 @@ def drawing_of(drawn, form, **options):
     return file.getvalue()
 
 
-def test_the_drawing_says_what_is_what_and_is_the_same_twice(log):
+def test_a_plot_has_labels_and_is_reproducible(log):
     drawn = plot_answers(log, SPAN, now=1 << 45)
     svg = drawing_of(drawn, "svg", rules="3.9")
     text = "".join(ElementTree.fromstring(svg).itertext())
@@ -75,7 +75,7 @@ def test_the_drawing_says_what_is_what_and_is_the_same_twice(log):
     assert len(png) > 10_000
 
 
-def test_every_segment_within_has_a_line_and_a_mark(tmp_path):
+def test_every_segment_in_the_range_has_a_line_and_a_mark(tmp_path):
     segments = tuple(
         Segment(base, (Batch((Row(base, 1000 * base + 500),)),), 1000 * base + 900).recovered()
         for base in range(7)
@@ -92,7 +92,7 @@ def marks_and_lines(drawn):
     return len(marks) - 1, len(lines)    # one more mark in the legend
 
 
-def test_records_without_timestamps_leave_only_the_legacy_line(golden):
+def test_without_timestamps_there_is_only_the_legacy_line(golden):
     log = kafkastore.open(golden("0.8.2.2", "upgrade", "answers").logs)["up-0"]
     drawn = plot_answers(log, SPAN, now=1 << 45)
     assert (drawn.correct == -1).all()
@@ -100,7 +100,7 @@ def test_records_without_timestamps_leave_only_the_legacy_line(golden):
     assert drawing_of(drawn, "png").startswith(b"\x89PNG")
 
 
-def test_nothing_but_drawing_imports_matplotlib():
+def test_only_plots_import_matplotlib():
     script = (
         "import kafkastore.legacy, kafkastore.legacy.answer_plot, kafkastore.time_axes, sys;"
         "sys.exit('matplotlib' in sys.modules or 'pyarrow' in sys.modules)"

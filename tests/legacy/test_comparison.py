@@ -1,4 +1,4 @@
-"""Three answers for a time, and how many records lie between them."""
+"""Three answers for a time, and how many records are between them."""
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ from kafkastore.lookup.rules import UnknownRulesError
 
 
 def moments(records):
-    """Every timestamp of a partition, and both its neighbours."""
+    """Return every timestamp of a partition, and both adjacent ones."""
     stamps = {stamp for _, stamp, *_ in records}
     return sorted({stamp + each for stamp in stamps for each in (-1, 0, 1)} | {0, -1, -2, 1 << 50})
 
@@ -29,12 +29,12 @@ def moments(records):
     names=["create-time-*", "compacted", "transactions", "delete-records", "old-formats"],
     versions=["2.4.0", "0.10.0.1"],
 )
-def test_comparison_counts_what_a_brute_force_reading_counts(golden_case):
+def test_comparison_counts_the_same_records_as_reading_them_all(golden_case):
     for name, partition in golden_case.answers["partitions"].items():
         log = kafkastore.open(golden_case.logs)[name]
         records = [(offset, stamp) for offset, stamp, *_ in partition["records"]]
-        asked = [moment for moment in moments(partition["records"]) if moment >= 0][::3]
-        for each in compare(log, asked, now=1 << 51):
+        times = [moment for moment in moments(partition["records"]) if moment >= 0][::3]
+        for each in compare(log, times, now=1 << 51):
             before = fetch_offsets_before(log, each.target_timestamp, 1, now=1 << 51)
             assert each.legacy == (before[0] if before else None)
             matching = [offset for offset, stamp in records if stamp >= each.target_timestamp]
@@ -49,12 +49,12 @@ def test_comparison_counts_what_a_brute_force_reading_counts(golden_case):
             assert each.missed == sum(right <= offset < each.legacy for offset, _ in records)
 
 
-#: ms at which the segments below were last appended to; the last is older than the one before.
+#: Modification times in ms of the segments below; the last is older than the one before.
 FIRST, SECOND, LAST = 20_000, 40_000, 30_000
 
 
-def hand_made(root):
-    """A compacted log in three segments, whose records can be counted on one's fingers.
+def write_small_log(root):
+    """Write a compacted log in three segments with few records.
 
     ======  ========================================  =========
     base    records (offset at timestamp)             mtime
@@ -84,31 +84,31 @@ def hand_made(root):
 
 
 @pytest.mark.parametrize(
-    ("asked", "legacy", "correct", "redelivered", "missed"),
+    ("target", "legacy", "correct", "redelivered", "missed"),
     [
         (1000, None, 0, None, None),        # before every modification time
         (19_999, None, None, None, None),
-        (20_000, 0, None, 8, 0),            # all records, for none is as late
+        (20_000, 0, None, 8, 0),            # all records, since none is that late
         (29_999, 0, None, 8, 0),
-        (30_000, 20, None, 3, 0),           # 25, 27, 28: markers and gaps are no records
-        (40_000, 20, None, 3, 0),           # the newest segment that fits, not the newest time
+        (30_000, 20, None, 3, 0),           # 25, 27, 28: markers and gaps are not records
+        (40_000, 20, None, 3, 0),           # the last segment that matches, not the latest time
         (99_999, 20, None, 3, 0),
-        (100_000, 29, None, 0, 0),          # from now on, the log end
+        (100_000, 29, None, 0, 0),          # from `now` on: the log end
     ],
 )
-def test_costs_of_a_log_whose_records_can_be_counted(
-    tmp_path, asked, legacy, correct, redelivered, missed
+def test_costs_of_a_small_log_equal_those_counted_by_hand(
+    tmp_path, target, legacy, correct, redelivered, missed
 ):
-    log = hand_made(tmp_path / "logs")
-    (found,) = compare(log, [asked], now=100_000)
+    log = write_small_log(tmp_path / "logs")
+    (found,) = compare(log, [target], now=100_000)
     offset = None if found.correct is None else found.correct.offset
     assert (found.target_timestamp, found.legacy, offset, found.redelivered, found.missed) == (
-        asked, legacy, correct, redelivered, missed,
+        target, legacy, correct, redelivered, missed,
     )
 
 
 @pytest.mark.parametrize(
-    ("asked", "legacy", "broker", "correct", "redelivered", "missed"),
+    ("target", "legacy", "broker", "correct", "redelivered", "missed"),
     [
         (500, None, 0, 0, None, None),
         (1500, 0, 3, 3, 1, 0),              # 0
@@ -118,20 +118,20 @@ def test_costs_of_a_log_whose_records_can_be_counted(
         (9800, 20, None, None, 3, 0),
     ],
 )
-def test_with_times_among_the_timestamps_records_come_again(
-    tmp_path, asked, legacy, broker, correct, redelivered, missed
+def test_modification_times_among_the_timestamps_redeliver_records(
+    tmp_path, target, legacy, broker, correct, redelivered, missed
 ):
-    log = hand_made(tmp_path / "logs")
+    log = write_small_log(tmp_path / "logs")
     mtimes = {f"t-0/{base:020}.log": at for base, at in ((0, 1500), (10, 4000), (20, 9800))}
-    (found,) = compare(log, [asked], now=100_000, mtimes=mtimes)
+    (found,) = compare(log, [target], now=100_000, mtimes=mtimes)
     assert (found.legacy, found.redelivered, found.missed) == (legacy, redelivered, missed)
     assert [None if each is None else each.offset for each in (found.broker, found.correct)] == [
         broker, correct,
     ]
 
 
-def test_with_times_before_the_timestamps_records_are_missed(tmp_path):
-    log = hand_made(tmp_path / "logs")
+def test_modification_times_before_the_timestamps_miss_records(tmp_path):
+    log = write_small_log(tmp_path / "logs")
     mtimes = {"00000000000000000020.log": 100, "00000000000000000010.log": 50}
     rows = compare(log, [50, 100, 1500, 9000, 9600], now=100_000, mtimes=mtimes)
     assert [(row.legacy, row.redelivered, row.missed) for row in rows] == [
@@ -147,17 +147,17 @@ def test_with_times_before_the_timestamps_records_are_missed(tmp_path):
     st.lists(st.integers(0, 12_000), max_size=12),
     st.lists(st.integers(0, 12_000), min_size=3, max_size=3),
 )
-def test_any_times_cost_what_counting_by_hand_gives(tmp_path_factory, asked, mtimes):
-    log = hand_made(tmp_path_factory.mktemp("logs") / "logs")
+def test_costs_at_any_times_equal_those_counted_by_hand(tmp_path_factory, times, mtimes):
+    log = write_small_log(tmp_path_factory.mktemp("logs") / "logs")
     records = [
         (0, 1000), (3, 3000), (10, 2000), (12, 9000), (15, 4000), (25, 9500), (27, 9600),
         (28, 9700),
     ]
     named = dict(zip((0, 10, 20), mtimes, strict=True))
     rows = compare(
-        log, asked, now=13_000, mtimes={f"{base:020}.log": at for base, at in named.items()}
+        log, times, now=13_000, mtimes={f"{base:020}.log": at for base, at in named.items()}
     )
-    assert [row.target_timestamp for row in rows] == asked
+    assert [row.target_timestamp for row in rows] == times
     for row in rows:
         right = next((offset for offset, at in records if at >= row.target_timestamp), 29)
         fitting = [base for base, at in named.items() if at <= row.target_timestamp]
@@ -167,24 +167,24 @@ def test_any_times_cost_what_counting_by_hand_gives(tmp_path_factory, asked, mti
             assert row.missed == sum(right <= offset < fitting[-1] for offset, _ in records)
 
 
-def test_rows_come_in_the_order_asked_and_carry_the_broker_s_answer(golden):
+def test_rows_are_in_the_order_of_the_times_and_have_the_broker_s_answer(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
-    asked = [record.timestamp for record in log.records()][::-7]
-    rows = compare(log, asked)
-    assert [row.target_timestamp for row in rows] == asked
-    assert [row.broker for row in rows] == [log.offset_for_timestamp(T, "2.4") for T in asked]
-    assert [row.correct for row in rows] == [log.offset_for_timestamp(T) for T in asked]
+    times = [record.timestamp for record in log.records()][::-7]
+    rows = compare(log, times)
+    assert [row.target_timestamp for row in rows] == times
+    assert [row.broker for row in rows] == [log.offset_for_timestamp(T, "2.4") for T in times]
+    assert [row.correct for row in rows] == [log.offset_for_timestamp(T) for T in times]
 
 
-def test_times_may_come_from_anything_that_can_be_gone_through(tmp_path):
-    log = hand_made(tmp_path / "logs")
+def test_times_may_be_any_iterable(tmp_path):
+    log = write_small_log(tmp_path / "logs")
     rows = compare(log, [1000, 9000], now=1)
     assert compare(log, iter([1000, 9000]), now=1) == rows
     assert compare(log, np.array([1000, 9000]), now=1) == rows
     assert compare(log, range(1000, 9001, 8000), now=1) == rows
 
 
-def test_no_times_give_no_rows(golden):
+def test_without_times_there_are_no_rows(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
     assert compare(log, []) == []
     assert summarize(compare_columns(log, [])) == ComparisonSummary()
@@ -192,8 +192,8 @@ def test_no_times_give_no_rows(golden):
     assert compare_as_arrow([], [1]).num_rows == 0
 
 
-def test_times_before_1970_and_rules_that_are_none_are_refused(tmp_path):
-    log = hand_made(tmp_path / "logs")
+def test_times_before_1970_and_unknown_rules_are_refused(tmp_path):
+    log = write_small_log(tmp_path / "logs")
     with pytest.raises(UnsupportedTimestampError):
         compare(log, [5, -1])
     for rules in ({"rules": "0.10.0"}, {"legacy_rules": "4.0"}, {"rules": "x"}):
@@ -201,7 +201,7 @@ def test_times_before_1970_and_rules_that_are_none_are_refused(tmp_path):
             compare(log, [5], **rules)
 
 
-def test_an_empty_log_costs_nothing(tmp_path):
+def test_an_empty_log_has_no_costs(tmp_path):
     log = kafkastore.open(Log((Segment(0, (), 500),)).write(tmp_path / "logs"))["t-0"]
     rows = compare(log, [499, 500], now=1000)
     assert [(row.legacy, row.correct, row.redelivered, row.missed) for row in rows] == [
@@ -209,12 +209,12 @@ def test_an_empty_log_costs_nothing(tmp_path):
     ]
 
 
-def test_a_summary_sums_up_and_summaries_combine(tmp_path):
-    log = hand_made(tmp_path / "logs")
+def test_a_summary_counts_its_rows_and_summaries_can_be_added(tmp_path):
+    log = write_small_log(tmp_path / "logs")
     mtimes = {"00000000000000000020.log": 9600, "00000000000000000010.log": 50}
-    asked = [49, 50, 1500, 9000, 9600]
-    found = summarize(compare_columns(log, asked, now=100_000, mtimes=mtimes))
-    rows = compare(log, asked, now=100_000, mtimes=mtimes)
+    times = [49, 50, 1500, 9000, 9600]
+    found = summarize(compare_columns(log, times, now=100_000, mtimes=mtimes))
+    rows = compare(log, times, now=100_000, mtimes=mtimes)
     assert [(row.redelivered, row.missed) for row in rows] == [
         (None, None), (0, 2), (0, 1), (1, 0), (1, 0),
     ]
@@ -224,15 +224,15 @@ def test_a_summary_sums_up_and_summaries_combine(tmp_path):
     )
     parts = [
         summarize(compare_columns(log, part, now=100_000, mtimes=mtimes))
-        for part in (asked[:2], asked[2:])
+        for part in (times[:2], times[2:])
     ]
     assert parts[0].combined(parts[1]) == found == ComparisonSummary().combined(found)
 
 
 def test_a_table_has_the_rows_of_all_partitions(golden):
     store = kafkastore.open(golden("2.4.0", "create-time-out-of-order", "answers").logs)
-    asked = range(1_500_000_000_000, 1_500_000_100_000, 9_000)
-    table = compare_as_arrow(store, iter(asked), now=1 << 45)
+    times = range(1_500_000_000_000, 1_500_000_100_000, 9_000)
+    table = compare_as_arrow(store, iter(times), now=1 << 45)
     expected = [
         {
             "topic": log.topic,
@@ -245,8 +245,8 @@ def test_a_table_has_the_rows_of_all_partitions(golden):
             "missed": row.missed,
         }
         for log in store
-        for row in compare(log, asked, now=1 << 45)
+        for row in compare(log, times, now=1 << 45)
     ]
     assert table.to_pylist() == expected
-    assert len(expected) == 4 * len(asked)
+    assert len(expected) == 4 * len(times)
     table.validate(full=True)

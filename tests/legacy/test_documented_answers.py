@@ -1,4 +1,4 @@
-"""What docs/legacy.md says is so."""
+"""The statements and examples of docs/legacy.md are true."""
 import doctest
 from importlib import import_module
 from pathlib import Path
@@ -30,5 +30,5 @@ def test_the_examples_of_the_document_are_true(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("module", "count"), [(offsets_before, 9), (mtimes, 1), (time_axes, 1)])
-def test_the_examples_of_docstrings_are_true_the_article_s_among_them(module, count):
+def test_the_examples_of_docstrings_are_true(module, count):
     assert doctest.testmod(module) == (0, count)

@@ -1,4 +1,4 @@
-"""Modification times in a file."""
+"""Modification times stored in a file."""
 import json
 import os
 
@@ -11,7 +11,7 @@ from kafkastore.legacy.mtimes import names_a_segment
 import kafkastore
 
 
-def test_what_is_noted_of_a_directory_is_what_its_files_say(golden):
+def test_the_noted_times_of_a_directory_are_those_of_its_files(golden):
     case = golden("2.4.0", "create-time-out-of-order", "answers")
     store = kafkastore.open(case.logs)
     noted = mtimes_of(store)
@@ -31,19 +31,19 @@ NAMES = st.from_regex(r"[a-zé]{1,5}-[0-9]/[0-9]{20}\.log", fullmatch=True)
 
 
 @given(st.dictionaries(NAMES, st.integers(-(1 << 63), (1 << 63) - 1)))
-def test_what_is_written_is_read_again(tmp_path_factory, mtimes):
+def test_written_times_are_read_unchanged(tmp_path_factory, mtimes):
     path = tmp_path_factory.mktemp("mtimes") / "mtimes.json"
     path.write_bytes(pack_mtimes(mtimes))
     assert read_mtimes(path) == mtimes
 
 
-def test_both_shapes_are_read(tmp_path, golden):
+def test_both_formats_are_read(tmp_path, golden):
     case = golden("2.4.0", "create-time-monotonic", "answers")
     assert read_mtimes(case.root / "answers.json") == case.answers["mtimes_ms"]
     path = tmp_path / "mtimes.json"
     path.write_text('{"t-0/00000000000000000000.log": 5}')
     assert read_mtimes(path) == {"t-0/00000000000000000000.log": 5}
-    path.write_text('{"mtimes_ms": 5}')     # a file's name like any other
+    path.write_text('{"mtimes_ms": 5}')     # also a valid file name
     assert read_mtimes(path) == {"mtimes_ms": 5}
 
 
@@ -65,7 +65,7 @@ def test_both_shapes_are_read(tmp_path, golden):
         ('{"mtimes_ms": {"a.log": []}}', True, "a.log"),
     ],
 )
-def test_what_is_no_file_of_modification_times_is_refused(tmp_path, text, is_json, named):
+def test_an_invalid_file_of_modification_times_is_refused(tmp_path, text, is_json, named):
     path = tmp_path / "mtimes.json"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(InvalidMtimesError) as caught:
@@ -80,7 +80,7 @@ def test_what_is_no_file_of_modification_times_is_refused(tmp_path, text, is_jso
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=6,
 ).map(lambda value: json.dumps(value).encode()))
-def test_any_bytes_are_times_or_an_error(tmp_path_factory, data):
+def test_any_bytes_are_times_or_raise_an_error(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("mtimes") / "mtimes.json"
     path.write_bytes(data)
     try:
@@ -90,12 +90,12 @@ def test_any_bytes_are_times_or_an_error(tmp_path_factory, data):
     assert all(type(mtime) is int for mtime in read.values())
 
 
-def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path):
+def test_a_missing_file_is_an_oserror(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_mtimes(tmp_path / "none.json")
 
 
-def test_whether_a_segment_is_named_is_found_by_path_and_by_name(golden):
+def test_a_segment_is_found_by_path_and_by_name(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
     name = os.path.basename(log.segments[1].log_path)
     assert names_a_segment({name: 1}, log)

@@ -1,4 +1,4 @@
-"""OffsetRequest v0: the rule, against brokers' own answers, Kafka's own tests and a slow model."""
+"""OffsetRequest v0, compared with answers of brokers, Kafka's own tests and a slow model."""
 import os
 import random
 import shutil
@@ -43,27 +43,27 @@ def number_of(version):
     return tuple(int(part) for part in version.split("."))
 
 
-# --- brokers' own answers --------------------------------------------------------------------
+# --- answers of brokers ----------------------------------------------------------------------
 
 
-def questions_of(golden_case):
-    """Every row of a case: its partition, mtimes when asked, and the offsets or "error"."""
+def rows_of(golden_case):
+    """Yield each row of a case: partition, mtimes at the request, and offsets or "error"."""
     answers = golden_case.answers
     for name, partition in answers["partitions"].items():
-        asked = partition.get("list_offsets_v0")
-        was_asked = not (
+        rows = partition.get("list_offsets_v0")
+        has_rows = not (
             answers["kafka"] >= "4"
             or (golden_case.name, golden_case.answers_name) == ("wide", "answers-recovered")
-            or "log_end_offset" not in partition  # nothing at all was asked
+            or "log_end_offset" not in partition  # no requests were sent
         )
-        assert (asked is not None) == was_asked, (name, "rows of OffsetRequest v0")
-        for row in asked or ():
+        assert (rows is not None) == has_rows, (name, "rows of OffsetRequest v0")
+        for row in rows or ():
             assert "exception" not in row
             assert row["error"] in (0, 35)
             right = row["offsets"] if row["error"] == 0 else "error"
             is_torn = (golden_case.name, golden_case.answers_name) == ("crash-torn", "answers")
             if is_torn and row["error"] == 0:
-                # The last batch was cut off after the broker had been asked.
+                # The last batch was removed after the broker had answered.
                 cut_off, end = partition["log_end_offset"], log_end_of(golden_case, name)
                 right = [end if each == cut_off else each for each in right]
             yield name, partition["mtimes_when_asked_ms"], row, right
@@ -78,7 +78,7 @@ def test_every_answer_of_every_broker_to_offset_request_v0_is_reproduced(golden_
     now = golden_case.answers["asked_at_ms"] - 1
     logs = {}
     store = kafkastore.open(golden_case.logs)
-    for name, mtimes, row, right in questions_of(golden_case):
+    for name, mtimes, row, right in rows_of(golden_case):
         log = logs.setdefault(name, store[name])
         arguments = (log, row["timestamp"], row["max_num_offsets"], now, version, mtimes)
         if right == "error":
@@ -91,11 +91,11 @@ def test_every_answer_of_every_broker_to_offset_request_v0_is_reproduced(golden_
 @pytest.mark.golden_cases(
     names=["create-time-out-of-order", "delete-records", "crash", "compacted-empty-segment"]
 )
-def test_one_request_asks_many_partitions_and_each_is_answered(golden_case):
+def test_each_partition_of_one_request_is_answered(golden_case):
     answers = golden_case.answers
     store = kafkastore.open(golden_case.logs)
     together, mtimes = {}, {}
-    for name, of_partition, row, right in questions_of(golden_case):
+    for name, of_partition, row, right in rows_of(golden_case):
         key = row["timestamp"], row["max_num_offsets"]
         together.setdefault(key, {})[name] = right
         mtimes |= {f"{name}/{file}": mtime for file, mtime in of_partition.items()}
@@ -132,7 +132,7 @@ def legacy_logs(draw):
 
 
 def times_of(log, version):
-    """The same, as our functions take it."""
+    """Return the same times in the form that the functions take."""
     return OffsetTimes(
         tuple(segment[:2] for segment in log.segments),
         log.log_end_offset if log.segments[-1][2] else None,
@@ -144,7 +144,7 @@ def times_of(log, version):
 
 @settings(max_examples=examples(200))
 @given(legacy_logs(), st.integers(-4, 45), st.integers(0, 10), st.sampled_from(VERSIONS))
-def test_the_rule_equals_the_steps_of_kafka_s_classes(log, timestamp, count, version):
+def test_answers_equal_those_of_a_model_of_kafka_s_classes(log, timestamp, count, version):
     expected = fetch_offsets(number_of(version), log, timestamp, count, 42)
     times = times_of(log, version)
     if expected == "error":
@@ -161,7 +161,7 @@ def test_the_rule_equals_the_steps_of_kafka_s_classes(log, timestamp, count, ver
 
 @settings(max_examples=examples(100))
 @given(legacy_logs(), st.lists(st.integers(0, 45), max_size=20), st.sampled_from(VERSIONS))
-def test_many_times_at_once_are_answered_like_each_by_itself(log, timestamps, version):
+def test_many_times_in_one_call_have_the_same_answers_as_single_ones(log, timestamps, version):
     times = times_of(log, version)
     found = first_offsets_before(times, timestamps, 42)
     assert found.dtype == np.int64
@@ -170,7 +170,7 @@ def test_many_times_at_once_are_answered_like_each_by_itself(log, timestamps, ve
     ]
 
 
-def test_many_times_are_of_the_calendar():
+def test_negative_times_are_refused_among_many_times():
     times = OffsetTimes(((0, 5),), 1)
     with pytest.raises(UnsupportedTimestampError):
         first_offsets_before(times, [3, -1], 42)
@@ -178,7 +178,7 @@ def test_many_times_are_of_the_calendar():
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("timestamp", [-1, -2, -7, 0, 1 << 50])
-def test_a_partition_without_a_log_is_answered_as_that_version_does(golden, version, timestamp):
+def test_a_partition_without_a_log_has_the_answer_of_that_version(golden, version, timestamp):
     store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
     missing = TopicPartition("nowhere", 3)
     found = get_offsets_before(store, {missing: (timestamp, 5)}, NOW, version)
@@ -191,14 +191,14 @@ def test_a_partition_without_a_log_is_answered_as_that_version_does(golden, vers
         assert found[missing] == PartitionOffsets(0, tuple(expected))
 
 
-# --- Kafka's own LogOffsetTest, by intent ----------------------------------------------------
+# --- cases of Kafka's LogOffsetTest ----------------------------------------------------------
 
 
 TWENTY_MTIMES = [1000 + base for base in range(0, 20, 2)]
 
 
 def twenty_appends(root, *, from_segment=0, start=None):
-    """Twenty appends of one record; a segment of 140 bytes holds two; the last one is full."""
+    """Write twenty batches of one record; a segment has two; the last segment is full."""
     segments = [
         Segment(
             base,
@@ -247,13 +247,13 @@ def test_offsets_after_records_were_deleted_begin_at_the_log_start(tmp_path):
     assert fetch_offsets_before(log, -1, 15, NOW, "0.10.2") == [*expected[:-1], 2]
 
 
-def test_segments_below_the_log_start_all_answer_it(tmp_path):
+def test_segments_below_the_log_start_give_the_log_start(tmp_path):
     log = twenty_appends(tmp_path / "logs", start=6)
     assert fetch_offsets_before(log, 1007, 15, NOW, "2.4") == [6, 6, 6, 6]
     assert fetch_offsets_before(log, 1007, 2, NOW, "2.4") == [6, 6]
 
 
-def test_offsets_above_the_high_watermark_become_one(tmp_path):
+def test_offsets_above_the_high_watermark_become_the_high_watermark(tmp_path):
     log = twenty_appends(tmp_path / "logs")
     below = [14, 12, 10, 8, 6, 4, 2, 0]
     assert fetch_offsets_before(log, -1, 15, NOW, high_watermark=15) == [15, *below]
@@ -263,13 +263,13 @@ def test_offsets_above_the_high_watermark_become_one(tmp_path):
 
 
 @pytest.mark.parametrize("rules", VERSIONS)
-def test_an_empty_log_answers_its_only_segment(tmp_path, rules):
+def test_an_empty_log_has_the_base_offset_of_its_only_segment(tmp_path, rules):
     log = kafkastore.open(Log((Segment(0, (), 500),)).write(tmp_path / "logs"))["t-0"]
     for target, expected in ((-2, [0]), (-1, [0]), (500, [0]), (499, [])):
         assert fetch_offsets_before(log, target, 1, NOW, rules) == expected
 
 
-def test_a_partition_without_any_segment_is_one_that_a_broker_just_made(tmp_path):
+def test_a_partition_without_segments_is_a_new_empty_partition(tmp_path):
     root = Log((Segment(0, (), 500),)).write(tmp_path / "logs")
     (root / "t-1").mkdir()
     log = kafkastore.open(root)["t-1"]
@@ -278,7 +278,7 @@ def test_a_partition_without_any_segment_is_one_that_a_broker_just_made(tmp_path
     assert fetch_offsets_before(log, NOW - 1, 5, NOW) == []
 
 
-def test_segments_that_change_meanwhile_do_not_make_it_fail(tmp_path):
+def test_segments_that_change_meanwhile_cause_no_error(tmp_path):
     directory = tmp_path / "logs" / "t-0"
     directory.mkdir(parents=True)
     (tmp_path / "logs" / "meta.properties").write_text("version=0\n")
@@ -291,7 +291,7 @@ def test_segments_that_change_meanwhile_do_not_make_it_fail(tmp_path):
         log.refresh()
         for target in (-1, -2, time.time_ns() // 1_000_000):
             found = fetch_offsets_before(log, target, 100)
-            # All segments may have been written to since the time was read.
+            # All segments may have been modified since their times were read.
             assert found or target > 0
             assert found == sorted(found, reverse=True)
             answers[len(found)] += 1
@@ -305,13 +305,13 @@ def test_segments_that_change_meanwhile_do_not_make_it_fail(tmp_path):
     assert len(answers) > 1
 
 
-# --- what else is promised -------------------------------------------------------------------
+# --- other cases -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "rules", ["correct", "kip-33", "0.7", "4.0", "4.1.1", "4", "", "2.4-rc1", "2.4."]
 )
-def test_rules_that_are_no_version_with_offset_request_v0_are_refused(golden, rules):
+def test_versions_without_offset_request_v0_are_refused(golden, rules):
     store = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)
     with pytest.raises(UnknownRulesError):
         fetch_offsets_before(store["mono-0"], -1, 1, rules=rules)
@@ -319,7 +319,7 @@ def test_rules_that_are_no_version_with_offset_request_v0_are_refused(golden, ru
         get_offsets_before(store, {}, rules=rules)
 
 
-def test_the_log_start_counts_from_0_11_on(golden):
+def test_the_log_start_is_used_since_0_11(golden):
     case = golden("2.4.0", "delete-records", "answers")
     log = next(
         log
@@ -332,7 +332,7 @@ def test_the_log_start_counts_from_0_11_on(golden):
         assert min(fetch_offsets_before(log, -1, 100, rules=rules)) == log.log_start_offset
 
 
-def test_times_come_from_the_files_or_from_a_mapping(golden):
+def test_modification_times_come_from_the_files_or_from_a_mapping(golden):
     case = golden("2.4.0", "create-time-monotonic", "answers")
     log = kafkastore.open(case.logs)["mono-0"]
     of_files = segment_times(log)
@@ -344,7 +344,7 @@ def test_times_come_from_the_files_or_from_a_mapping(golden):
     assert segment_times(log, {"mono-1/00000000000000000000.log": 8}) == of_files
 
 
-def test_a_broker_on_java_8_saw_whole_seconds(tmp_path):
+def test_on_java_8_modification_times_are_whole_seconds(tmp_path):
     segments = (
         Segment(0, (Batch((Row(0, 1),)),), 1_500_000_000_999).recovered(),
         Segment(1, (Batch((Row(1, 1),)),), 1_500_000_001_001).recovered(),
@@ -354,15 +354,15 @@ def test_a_broker_on_java_8_saw_whole_seconds(tmp_path):
     assert segment_times(log, whole_seconds=True) == (
         (0, 1_500_000_000_000), (1, 1_500_000_001_000),
     )
-    for target, precise, whole in (
+    for target, precise, rounded in (
         (1_500_000_000_000, [], [0]),
         (1_500_000_000_999, [0], [0]),
         (1_500_000_001_000, [0], [1]),
     ):
         assert fetch_offsets_before(log, target, 1, now) == precise
-        assert fetch_offsets_before(log, target, 1, now, whole_seconds=True) == whole
-        asked = get_offsets_before(log_store(log), {"t-0": (target, 1)}, now, whole_seconds=True)
-        assert asked[log.topic_partition].offsets == tuple(whole)
+        assert fetch_offsets_before(log, target, 1, now, whole_seconds=True) == rounded
+        found = get_offsets_before(log_store(log), {"t-0": (target, 1)}, now, whole_seconds=True)
+        assert found[log.topic_partition].offsets == tuple(rounded)
     given = {"00000000000000000000.log": -1}
     assert segment_times(log, given, whole_seconds=True)[0] == (0, -1000)
 
@@ -371,7 +371,7 @@ def log_store(log):
     return kafkastore.open(log.path.parent)
 
 
-def test_a_copy_without_its_times_answers_by_a_mapping_of_them(golden, tmp_path):
+def test_a_copy_without_its_modification_times_can_use_a_mapping(golden, tmp_path):
     case = golden("0.8.2.2", "upgrade", "answers")
     shutil.copytree(case.logs, tmp_path / "copy", copy_function=shutil.copyfile)
     there, copied = kafkastore.open(case.logs), kafkastore.open(tmp_path / "copy")
@@ -386,7 +386,7 @@ def test_a_copy_without_its_times_answers_by_a_mapping_of_them(golden, tmp_path)
     assert differing
 
 
-def test_now_is_the_clock_when_it_is_not_given(golden):
+def test_now_is_the_current_time_by_default(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
     assert fetch_offsets_before(log, 1 << 62, 1) == [log.log_end_offset]
 
@@ -398,14 +398,14 @@ def test_a_negative_number_of_offsets_is_refused(golden):
             get_offsets_before(store, {partition: (-1, -1)}, NOW, "2.0")
 
 
-def test_answers_are_plain_integers(golden):
+def test_answers_are_python_integers(golden):
     log = kafkastore.open(golden("2.4.0", "create-time-monotonic", "answers").logs)["mono-0"]
     for offset in fetch_offsets_before(log, -1, 100):
         assert type(offset) is int
         assert not isinstance(offset, np.integer)
 
 
-def test_a_segment_that_vanished_before_it_was_asked_is_listed_again(tmp_path):
+def test_if_a_segment_vanishes_the_segments_are_listed_again(tmp_path):
     log = twenty_appends(tmp_path / "logs")
     assert len(log.segments) == 10
     os.unlink(log.path / "00000000000000000000.log")

@@ -1,4 +1,4 @@
-"""What the tests of migration do to directories, and read out of them."""
+"""Helpers to change and read directories in the tests of migration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Contents = dict[str, tuple[bytes, int, int]]
 
 
 def contents(root: Path, pattern: str = "*") -> Contents:
-    """Every file below a root: its bytes, modification time and mode."""
+    """Return the bytes, modification time and mode of every file below a root."""
     return {
         path.relative_to(root).as_posix(): (
             path.read_bytes(),
@@ -28,17 +28,17 @@ def contents(root: Path, pattern: str = "*") -> Contents:
 
 
 def data(root: Path, pattern: str) -> dict[str, bytes]:
-    """The bytes of every file whose name fits."""
+    """Return the bytes of every file whose name matches."""
     return {path: each for path, (each, _, _) in contents(root, pattern).items()}
 
 
 def entries(root: Path, path: str) -> list[tuple[int, int]]:
-    """The entries of one time index: timestamp and relative offset."""
+    """Return the entries of one time index: timestamp and relative offset."""
     return list(struct.iter_unpack(">qi", (root / path).read_bytes()))
 
 
 def remove(root: Path, pattern: str) -> None:
-    """Remove every file whose name fits."""
+    """Remove every file whose name matches."""
     for path in root.rglob(pattern):
         path.unlink()
 

@@ -1,4 +1,4 @@
-"""What is said of answers before a migration comes true with it."""
+"""Predicted answers of a migration are those of the migrated directory."""
 
 import os
 import pickle
@@ -39,17 +39,17 @@ def offset(log, timestamp, rules):
 @pytest.mark.golden_cases(
     versions=OLD, names=["upgrade", "create-time-out-of-order"], answers="answers"
 )
-def test_the_answers_foretold_are_those_of_the_migrated_directory(
+def test_predicted_answers_are_those_of_the_migrated_directory(
     golden_case, writable_copy, mode, is_clean
 ):
     root = writable_copy(golden_case.logs)
     if not is_clean:
         (root / ".kafka_cleanshutdown").unlink(missing_ok=True)
-    planned, told = found(root, mode, samples=25)
+    planned, predicted = found(root, mode, samples=25)
     before = kafkastore.open(golden_case.logs if is_clean else writable_copy(root))
     apply(planned)
     after = kafkastore.open(root)
-    for partition in told.partitions:
+    for partition in predicted.partitions:
         assert partition.problem is None
         key = partition.topic_partition
         for each in partition.answers:
@@ -60,27 +60,28 @@ def test_the_answers_foretold_are_those_of_the_migrated_directory(
 
 @pytest.mark.parametrize("mode", ["auto", "rebuild"])
 @pytest.mark.golden_cases(versions="0.10.0.1", names="upgrade", answers="answers-upgraded-*")
-def test_all_is_correct_after_a_rebuild_and_was_not_before(golden_case, writable_copy, mode):
-    _, told = found(writable_copy(golden_case.logs), mode)
-    assert [each.rules for each in told.summaries] == ["2.4", "4.2"]
-    for each in told.summaries:
+def test_answers_are_correct_after_a_rebuild_and_were_not_before(golden_case, writable_copy, mode):
+    _, predicted = found(writable_copy(golden_case.logs), mode)
+    assert [each.rules for each in predicted.summaries] == ["2.4", "4.2"]
+    for each in predicted.summaries:
         assert each.correct_before < each.times == each.correct_after
 
 
-def test_records_without_timestamps_are_not_asked_for(golden, writable_copy):
-    _, told = found(writable_copy(golden("0.8.2.2", "upgrade", "answers").logs))
-    assert (told.summaries, len(told.partitions), told.changed_partitions) == ((), 4, 4)
-    assert {each.problem for each in told.partitions} == {None}
+def test_records_without_timestamps_are_not_looked_up(golden, writable_copy):
+    _, predicted = found(writable_copy(golden("0.8.2.2", "upgrade", "answers").logs))
+    assert predicted.summaries == ()
+    assert (len(predicted.partitions), predicted.changed_partitions) == (4, 4)
+    assert {each.problem for each in predicted.partitions} == {None}
 
 
-def test_nothing_is_altered_by_asking(golden, writable_copy):
+def test_predicting_answers_alters_nothing(golden, writable_copy):
     root = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     before = contents(root.parent)
     found(root)
     assert contents(root.parent) == before
 
 
-def test_a_directory_as_planned_has_the_files_that_come(golden, writable_copy):
+def test_a_planned_directory_has_the_planned_files(golden, writable_copy):
     root = writable_copy(golden("0.10.0.1", "upgrade", "answers-upgraded-2.4.0").logs)
     planned = plan(survey(root))
     log = kafkastore.open(root)["up-0"]
@@ -95,7 +96,7 @@ def test_a_directory_as_planned_has_the_files_that_come(golden, writable_copy):
 
 
 def write(root, count, first=1_600_000_000_000):
-    """Partitions of three segments each, without time indexes."""
+    """Write partitions of three segments each, without time indexes."""
     batches = [Batch((Row(0, first + 1000 * number),)) for number in range(9)]
     log = in_a_row(batches)
     for number in range(count):
@@ -109,18 +110,18 @@ def write(root, count, first=1_600_000_000_000):
     return root
 
 
-def test_of_many_partitions_some_are_asked(tmp_path):
+def test_of_many_partitions_a_sample_is_asked(tmp_path):
     root = write(tmp_path / "logs", 45)
     seen = []
-    _, told = found(root, samples=3, progress=lambda *counts: seen.append(counts))
-    assert (told.changed_partitions, len(told.partitions)) == (45, 15)
+    _, predicted = found(root, samples=3, progress=lambda *counts: seen.append(counts))
+    assert (predicted.changed_partitions, len(predicted.partitions)) == (45, 15)
     assert seen == [(done, 15) for done in range(1, 16)]
-    assert [each.times for each in told.summaries] == [45, 45]
-    _, told = found(root, samples=1, most_partitions=45, rules=["2.4"])
-    assert [tuple(each)[:2] for each in told.summaries] == [("2.4", 45)]
+    assert [each.times for each in predicted.summaries] == [45, 45]
+    _, predicted = found(root, samples=1, most_partitions=45, rules=["2.4"])
+    assert [tuple(each)[:2] for each in predicted.summaries] == [("2.4", 45)]
 
 
-def test_times_lie_among_the_records(tmp_path):
+def test_times_are_within_the_range_of_the_records(tmp_path):
     (log,) = kafkastore.open(write(tmp_path / "logs", 1))
     first = 1_600_000_000_000
     assert sample_times(log, 1) == [first]
@@ -129,7 +130,7 @@ def test_times_lie_among_the_records(tmp_path):
     assert (min(sample_times(log, 7)), max(sample_times(log, 7))) == (first, first + 8000)
 
 
-def test_a_record_from_the_far_future_does_not_draw_the_times_away(tmp_path):
+def test_a_record_from_the_far_future_does_not_shift_the_times(tmp_path):
     stamps = [100, 200, 300, 400, 1 << 62]
     batches = in_a_row([Batch((Row(0, stamp),)) for stamp in stamps])
     segments = tuple(Segment(number, (batch,)) for number, batch in enumerate(batches))
@@ -137,31 +138,31 @@ def test_a_record_from_the_far_future_does_not_draw_the_times_away(tmp_path):
     assert sample_times(log, 5) == stamps
 
 
-def test_a_partition_that_can_not_be_read_is_reported_and_the_others_asked(golden, writable_copy):
+def test_an_unreadable_partition_is_reported_and_the_others_are_asked(golden, writable_copy):
     root = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     surveyed = survey(root)
     for path in root.glob("up-1/*.log"):
         mtime_ns = path.stat().st_mtime_ns
         path.write_bytes(b"\xff" * path.stat().st_size)
         os.utime(path, ns=(1, mtime_ns))
-    told = answers(surveyed, plan(surveyed))
-    problems = {str(each.topic_partition): each.problem for each in told.partitions}
+    predicted = answers(surveyed, plan(surveyed))
+    problems = {str(each.topic_partition): each.problem for each in predicted.partitions}
     assert problems.pop("up-1")
     assert set(problems.values()) == {None}
 
 
 def test_a_worker_can_ask_one_partition(golden, writable_copy):
     root = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
-    planned, told = found(root)
+    planned, predicted = found(root)
     changes = pickle.loads(pickle.dumps([c for c in planned.changes if c.path[:5] == "up-0/"]))
     one = partition_answers(kafkastore.open(root)["up-0"], changes)
-    assert one == told.partitions[0]
-    assert pickle.loads(pickle.dumps(told)) == told
+    assert one == predicted.partitions[0]
+    assert pickle.loads(pickle.dumps(predicted)) == predicted
 
 
-def test_nothing_to_change_is_nothing_to_ask(golden):
-    _, told = found(golden("2.4.0", "create-time-monotonic", "answers").logs)
-    assert told == kafkastore.migration.MigrationAnswers((), 0)
+def test_without_changes_no_partition_is_asked(golden):
+    _, predicted = found(golden("2.4.0", "create-time-monotonic", "answers").logs)
+    assert predicted == kafkastore.migration.MigrationAnswers((), 0)
 
 
 def test_wrong_arguments_are_refused(golden, writable_copy):

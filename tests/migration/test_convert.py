@@ -1,4 +1,4 @@
-"""Directories of old message formats, converted, undone, and loaded by brokers that write none."""
+"""Old message formats converted, undone, and loaded by brokers that no longer write them."""
 
 import shutil
 
@@ -43,7 +43,7 @@ def write(root, *segments, **fields):
 
 
 @pytest.mark.golden_cases(names=CASES, answers="answers")
-def test_records_stay_and_all_is_of_the_new_format(golden_case, writable_copy):
+def test_records_are_kept_and_all_batches_have_the_new_format(golden_case, writable_copy):
     root = writable_copy(golden_case.logs)
     if magics_of(root) <= {2}:
         assert not plan_convert(root).changes
@@ -61,7 +61,7 @@ def test_records_stay_and_all_is_of_the_new_format(golden_case, writable_copy):
 
 
 @pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.0.1"], names="codecs", answers="answers")
-def test_undo_brings_every_file_back(golden_case, writable_copy):
+def test_undo_restores_every_file(golden_case, writable_copy):
     root = writable_copy(golden_case.logs)
     before = contents(root)
     journal = kafkastore.apply(plan_convert(root, "zstd"))
@@ -77,14 +77,14 @@ def test_indexes_are_those_of_a_recovery(golden_case, writable_copy):
     assert not kafkastore.plan_reindex(root, index_interval_bytes=200).changes
 
 
-def test_a_plan_survives_being_written_down(tmp_path):
+def test_a_plan_survives_json(tmp_path):
     root = write(tmp_path, Segment(0, tuple(in_a_row(TEN))).indexed())
     plan = plan_convert(root, Codec.GZIP, untimed="mtime")
     assert kafkastore.Plan.from_json(plan.to_json()) == plan
     assert plan.changes[0].content.codec == "gzip"
 
 
-def test_epochs_reach_back_to_the_first_converted_record(tmp_path):
+def test_epochs_begin_at_the_first_converted_record(tmp_path):
     new = [Batch((Row(0, 5),), leader_epoch=epoch) for epoch in (4, 4, 6)]
     log = in_a_row([*TEN[:3], *new, *TEN[:2]])
     root = write(tmp_path, Segment(0, tuple(log)).indexed())
@@ -119,7 +119,7 @@ def test_every_batch_can_be_given_one_leader_epoch(tmp_path):
     assert contents(root) == files
 
 
-def test_a_segment_that_is_broken_is_left_and_reported(tmp_path):
+def test_a_corrupt_segment_is_skipped_and_reported(tmp_path):
     first, second = in_a_row(TEN)[:5], in_a_row(TEN)[5:]
     root = write(tmp_path, Segment(0, tuple(first)).indexed(), Segment(5, tuple(second)).indexed())
     (partition,) = kafkastore.open(root)
@@ -154,7 +154,7 @@ def test_only_chosen_partitions_are_converted(tmp_path):
     assert plan_convert(other).changes[0].path == f"{0:020}.log"
 
 
-def test_wrong_use_is_an_error(tmp_path):
+def test_wrong_arguments_are_refused(tmp_path):
     root = write(tmp_path, Segment(0, tuple(in_a_row(TEN))).indexed())
     with refused("codec"):
         plan_convert(root, "brotli")
@@ -166,7 +166,7 @@ def test_wrong_use_is_an_error(tmp_path):
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", some(["3.9.1", "4.1.1"], 1, "brokers of what was converted"))
-def test_new_brokers_load_what_was_converted_and_serve_every_record(
+def test_new_brokers_load_converted_logs_and_serve_every_record(
     golden, load_into_broker, tmp_path, version
 ):
     root = tmp_path / "converted" / "logs"
@@ -187,8 +187,8 @@ def test_new_brokers_load_what_was_converted_and_serve_every_record(
     said = load_into_broker(sorted(root.glob("from.*")), version)
     assert len(original) > 10
     for name, records in original.items():
-        told = said.answers["partitions"][name]["records"]
-        assert [(o, t, k, v) for o, t, _, k, v, *_ in told] == [
+        served = said.answers["partitions"][name]["records"]
+        assert [(o, t, k, v) for o, t, _, k, v, *_ in served] == [
             (o, t, k, v) for o, t, _, k, v, *_ in records
         ], name
         inactive = sorted(data(root / name, "*.timeindex"))[:-1]

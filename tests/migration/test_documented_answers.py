@@ -1,4 +1,4 @@
-"""The table of answers in docs/migration.md, worked out on files; and its commands, run."""
+"""The table of answers in docs/migration.md, tested on files; and its commands, run."""
 
 import os
 import struct
@@ -16,7 +16,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "migration.md"
 
 
 def message(offset, timestamp):
-    """One message: format 0 without a timestamp, format 1 with one; no key, one byte of value."""
+    """Pack a message: format 0 without a timestamp, or format 1; no key, one byte of value."""
     head = struct.pack(">bb", 0, 0) if timestamp is None else struct.pack(">bbq", 1, 0, timestamp)
     body = head + struct.pack(">iib", -1, 1, 7)
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
@@ -42,7 +42,7 @@ def partition(tmp_path):
 
 
 def documented():
-    """The rows of the table: state, and an offset or none for each time."""
+    """Return the rows of the table: state, and an offset or None for each time."""
     lines = DOCUMENT.read_text().splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("| state |"))
     times = [int(cell.split("=")[1]) for cell in lines[first].split("|")[2:-1]]
@@ -72,7 +72,7 @@ def test_the_documented_answers_are_those_of_the_files(partition, state, expecte
     assert {time: each and each.offset for time, each in found.items()} == expected
 
 
-def test_the_documented_commands_print_what_is_said(tmp_path):
+def test_the_documented_commands_print_the_documented_output(tmp_path):
     blocks = [block for block in blocks_of(DOCUMENT) if block.language == "console"]
     commands = [command for block in blocks for command in commands_of(block)]
     assert len(commands) == 5

@@ -1,4 +1,4 @@
-"""Real brokers are started on directories that were migrated in every way."""
+"""Real brokers start on directories that were migrated in every way."""
 
 import re
 import shutil
@@ -23,8 +23,8 @@ WAYS = [
     ("empty", "next"),
 ]
 INTERVAL = 200
-# What a broker logs of segments that it does not take as they are.
-MENDING = re.compile(
+# Log lines of a broker about segments that it does not load unchanged.
+REBUILDS = re.compile(
     r"orrupt|ecovering|ebuilding|Could not find|(WARN|ERROR) .*(\[Log|index|segment|\.log\.)"
 )
 PARTITIONS = ("up-0", "up-1", "up-compressed-0")
@@ -32,7 +32,7 @@ PARTITIONS = ("up-0", "up-1", "up-compressed-0")
 
 @pytest.fixture
 def old_partitions(golden, tmp_path):
-    """The old partitions, as a topic of its own for each way to migrate them."""
+    """Copy the old partitions once for each way to migrate them, each under its own topic."""
     root = tmp_path / "old" / "logs"
     root.mkdir(parents=True)
     (root / ".kafka_cleanshutdown").touch()
@@ -45,7 +45,7 @@ def old_partitions(golden, tmp_path):
 
 
 def migrate_in_each_way(root):
-    """Migrate the partitions of a log directory; each way leaves its undo area beside it."""
+    """Migrate the partitions of a log directory; each way leaves an undo area next to it."""
     for mode, entry_offset in WAYS:
         chosen = [path.name for path in root.glob(f"from.*.{mode}.{entry_offset}-*")]
         found = survey(root, index_interval_bytes=INTERVAL, partitions=chosen)
@@ -56,7 +56,7 @@ def migrate_in_each_way(root):
 
 @pytest.fixture
 def migrated(old_partitions, writable_copy):
-    """A clean root with the old partitions, each migrated in each way."""
+    """Return a clean root with the old partitions, each migrated in each way."""
     root = writable_copy(old_partitions)
     migrate_in_each_way(root)
     return root
@@ -68,7 +68,7 @@ def answer(log, timestamp, rules):
 
 
 def original(golden, name):
-    """What its broker said of a partition before its migration."""
+    """Return the broker's answers for a partition before its migration."""
     old = next(each for each in OLD if name.startswith(f"from.{each}."))
     way = int(name.rpartition("-")[2])
     return golden(old, "upgrade", "answers").answers["partitions"][PARTITIONS[way]]
@@ -88,7 +88,7 @@ def answers_v0(partition):
 
 
 def load(old_partitions, load_into_broker, version, **options):
-    """What a broker says of a root that was migrated below it, its undo areas beside it."""
+    """Return a broker's answers for a migrated root with undo areas next to it."""
     return load_into_broker(
         sorted(old_partitions.glob("from.0.*")), version, prepare=migrate_in_each_way, **options
     )
@@ -97,28 +97,28 @@ def load(old_partitions, load_into_broker, version, **options):
 def test_the_broker_that_wrote_a_directory_loads_it_migrated_and_answers_as_before(
     golden, old_partitions, migrated, load_into_broker
 ):
-    # 0.10.0.1 knows no time index; of the other two only v0 messages could be its own.
+    # 0.10.0.1 has no time index; it could have written only v0 messages of the other two.
     said = load(old_partitions, load_into_broker, "0.10.0.1")
     for name, partition in said.answers["partitions"].items():
         before = original(golden, name)
         assert records_of(partition) == records_of(before), name
         answers, answers_before = answers_v0(partition), answers_v0(before)
-        asked = answers.keys() & answers_before.keys()
-        assert len(asked) > 20
-        assert {each: answers[each] for each in asked} == {
-            each: answers_before[each] for each in asked
+        common = answers.keys() & answers_before.keys()
+        assert len(common) > 20
+        assert {each: answers[each] for each in common} == {
+            each: answers_before[each] for each in common
         }, name
         assert data(said.logs / name, "*.timeindex") == data(migrated / name, "*.timeindex")
-    assert not [line for line in said.answers["broker_log"] if MENDING.search(line)]
+    assert not [line for line in said.answers["broker_log"] if REBUILDS.search(line)]
 
 
 @pytest.mark.parametrize("version", some(["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1"], 2, __name__))
-def test_newer_brokers_load_migrated_directories_and_answer_as_our_rules_say(
+def test_newer_brokers_load_migrated_directories_and_answer_as_the_rules_predict(
     golden, old_partitions, migrated, load_into_broker, version
 ):
     said = load(old_partitions, load_into_broker, version)
     store = kafkastore.open(migrated)
-    asked = 0
+    compared = 0
     assert len(said.answers["partitions"]) == len(OLD) * len(WAYS) * len(PARTITIONS)
     for name, partition in said.answers["partitions"].items():
         assert records_of(partition) == records_of(original(golden, name)), name
@@ -126,19 +126,19 @@ def test_newer_brokers_load_migrated_directories_and_answer_as_our_rules_say(
             if row["timestamp"] < 0 or row["isolation"]:
                 continue
             assert row["error"] == 0
-            asked += 1
-            told = row["result_timestamp"], row["offset"]
-            assert told == answer(store[name], row["timestamp"], version), (name, row)
-        # Loading, answering and stopping alters none of what the migration made.
+            compared += 1
+            answered = row["result_timestamp"], row["offset"]
+            assert answered == answer(store[name], row["timestamp"], version), (name, row)
+        # Loading, answering and stopping does not alter the migrated files.
         assert data(said.logs / name, "*.timeindex") == data(migrated / name, "*.timeindex"), name
-    assert asked > 1000
+    assert compared > 1000
     logged = said.answers["broker_log"]
     assert len(logged) > len(said.answers["partitions"])
-    assert not [line for line in logged if MENDING.search(line)]
+    assert not [line for line in logged if REBUILDS.search(line)]
 
 
 @pytest.mark.parametrize("version", some(["2.4.0", "3.9.1"], 1, "recovering brokers"))
-def test_mode_rebuild_makes_what_the_same_broker_makes_when_it_must_recover(
+def test_mode_rebuild_writes_the_same_files_as_a_recovery_of_the_same_broker(
     golden, writable_copy, load_into_broker, tmp_path, version
 ):
     made = {}

@@ -1,4 +1,4 @@
-"""Real directories from before the time index, and what real brokers made of the same ones."""
+"""Migrated directories from before the time index, compared with files of real brokers."""
 
 import itertools
 
@@ -17,7 +17,7 @@ INTERVAL = 200
 
 
 def list_offsets(case, version):
-    """What the broker answered by time: partition, timestamp, (timestamp, offset)."""
+    """Yield the broker's answers by time: partition, timestamp, (timestamp, offset)."""
     for name, partition in case.answers["partitions"].items():
         for row in partition["list_offsets"]:
             if row["timestamp"] >= 0 and row["error"] == 0 and row["isolation"] == 0:
@@ -30,7 +30,7 @@ def answer(log, timestamp, rules):
 
 
 @pytest.mark.parametrize(("old", "newer"), [*itertools.product(OLD, NEWER)])
-def test_mode_empty_makes_what_the_newer_broker_made(golden, writable_copy, old, newer):
+def test_mode_empty_writes_the_same_files_as_the_newer_broker(golden, writable_copy, old, newer):
     case = golden(old, "upgrade", f"answers-upgraded-{newer}")
     root = writable_copy(case.root / "logs")
     migrate(root, "empty")
@@ -39,7 +39,9 @@ def test_mode_empty_makes_what_the_newer_broker_made(golden, writable_copy, old,
 
 
 @pytest.mark.parametrize(("old", "newer"), [*itertools.product(OLD, NEWER)])
-def test_after_mode_empty_our_answers_are_the_upgraded_broker_s(golden, writable_copy, old, newer):
+def test_after_mode_empty_answers_are_those_of_the_upgraded_broker(
+    golden, writable_copy, old, newer
+):
     case = golden(old, "upgrade", f"answers-upgraded-{newer}")
     root = writable_copy(case.root / "logs")
     migrate(root, "empty")
@@ -49,7 +51,7 @@ def test_after_mode_empty_our_answers_are_the_upgraded_broker_s(golden, writable
 
 
 @pytest.mark.parametrize("old", OLD)
-def test_mode_rebuild_equals_what_a_recovering_broker_wrote_byte_for_byte(
+def test_mode_rebuild_writes_the_same_bytes_as_a_recovering_broker(
     golden, writable_copy, old
 ):
     case = golden(old, "upgrade", "answers-upgraded-2.4.0-unclean")
@@ -80,7 +82,7 @@ def test_mode_rebuild_equals_what_a_recovering_broker_wrote_byte_for_byte(
     answers="answers",
 )
 def test_mode_rebuild_reproduces_the_indexes_of_newer_brokers(golden_case, writable_copy):
-    # These brokers write the same entries while running as in recovery, in batches of one fetch.
+    # These brokers write the same entries while running as in recovery, for batches of one fetch.
     root = writable_copy(golden_case.logs)
     for name, partition in golden_case.answers["partitions"].items():
         topic = name.rpartition("-")[0]
@@ -93,7 +95,7 @@ def test_mode_rebuild_reproduces_the_indexes_of_newer_brokers(golden_case, writa
 
 
 @pytest.mark.parametrize("mode", ["auto", "rebuild"])
-def test_after_a_rebuild_the_broker_s_rules_give_the_right_answer(golden, writable_copy, mode):
+def test_after_a_rebuild_the_broker_s_rules_give_the_correct_answer(golden, writable_copy, mode):
     case = golden("0.10.0.1", "upgrade", "answers-upgraded-2.4.0")
     root = writable_copy(case.root / "logs")
     before = kafkastore.open(case.root / "logs")
@@ -111,55 +113,55 @@ def test_after_a_rebuild_the_broker_s_rules_give_the_right_answer(golden, writab
         assert answer(store[name], timestamp, "correct") == right, (name, timestamp)
 
 
-def grave(root):
+def findings_above_style(root):
     return [each for each in kafkastore.verify(root) if each.severity is not Severity.STYLE]
 
 
 @pytest.mark.golden_cases(versions=OLD)
-def test_after_auto_and_rebuild_verify_finds_nothing_that_an_index_could_repair(
+def test_after_auto_and_rebuild_verify_finds_no_fault_of_an_index(
     golden_case, writable_copy
 ):
     for mode in ("auto", "rebuild"):
         root = writable_copy(golden_case.logs)
         migrate(root, mode)
-        found = grave(root)
+        found = findings_above_style(root)
         if golden_case.name == "crash-bad-crc" and not golden_case.logs.name.endswith("recovered"):
-            mended_by_repair = kafkastore.FindingKind.CHECKSUM_MISMATCH
-            assert any(each.kind is mended_by_repair for each in found)
+            needs_repair = kafkastore.FindingKind.CHECKSUM_MISMATCH
+            assert any(each.kind is needs_repair for each in found)
         else:
             assert found == []
 
 
-HARM = {
+INDEX_DAMAGES = {
     "missing": lambda path, content: path.unlink(),
     "empty": lambda path, content: path.write_bytes(b""),
     "zeros": lambda path, content: path.write_bytes(bytes(1200)),
-    "zeros behind": lambda path, content: path.write_bytes(content + bytes(1200)),
+    "zeros after": lambda path, content: path.write_bytes(content + bytes(1200)),
 }
 
 
-@pytest.mark.parametrize("damage", HARM)
+@pytest.mark.parametrize("damage", INDEX_DAMAGES)
 @pytest.mark.golden_cases(
     versions=["0.10.2.2", "2.4.0", "3.9.1"],
     names=["create-time-out-of-order", "transactions"],
     answers="answers",
 )
-def test_time_indexes_of_newer_brokers_that_are_gone_or_zeros_are_repaired(
+def test_missing_or_zeroed_time_indexes_of_newer_brokers_are_repaired(
     golden_case, writable_copy, damage
 ):
     root = writable_copy(golden_case.logs)
     for path in root.glob("*/*.timeindex"):
-        HARM[damage](path, path.read_bytes())
-    found = grave(root)
+        INDEX_DAMAGES[damage](path, path.read_bytes())
+    found = findings_above_style(root)
     assert found
     migrate(root)
-    mended = grave(root)
-    if damage == "zeros behind":  # these have entries; verify names what trims them
-        assert {each.path for each in mended} <= {each.path for each in found}
-        assert all("kafkastore reindex" in each.remedy for each in mended)
+    remaining = findings_above_style(root)
+    if damage == "zeros after":  # these indexes have entries; the remedy of verify trims them
+        assert {each.path for each in remaining} <= {each.path for each in found}
+        assert all("kafkastore reindex" in each.remedy for each in remaining)
         kafkastore.apply(kafkastore.plan_reindex(root))
-        mended = grave(root)
-    assert mended == []
+        remaining = findings_above_style(root)
+    assert remaining == []
 
 
 @pytest.mark.parametrize(("old", "entry_offset"), [*itertools.product(OLD, ["next", "first"])])
@@ -181,7 +183,9 @@ def test_mode_kip_33_gives_inactive_segments_one_entry_by_modification_time(
 
 
 @pytest.mark.parametrize("old", OLD)
-def test_mode_auto_rebuilds_where_timestamps_exist_and_dates_the_rest(golden, writable_copy, old):
+def test_mode_auto_rebuilds_where_timestamps_exist_and_dates_other_segments(
+    golden, writable_copy, old
+):
     case = golden(old, "upgrade", "answers")
     by_auto, by_other = writable_copy(case.logs), writable_copy(case.logs)
     migrate(by_auto, "auto", index_interval_bytes=INTERVAL)
@@ -192,7 +196,7 @@ def test_mode_auto_rebuilds_where_timestamps_exist_and_dates_the_rest(golden, wr
 
 
 @pytest.mark.parametrize(("old", "mode"), [*itertools.product(OLD, MODES)])
-def test_no_mode_touches_anything_but_missing_indexes_and_undo_takes_them_away(
+def test_every_mode_only_adds_missing_indexes_and_undo_removes_them(
     golden, writable_copy, old, mode
 ):
     root = writable_copy(golden(old, "upgrade", "answers").logs)
@@ -210,7 +214,7 @@ def test_no_mode_touches_anything_but_missing_indexes_and_undo_takes_them_away(
 
 
 @pytest.mark.parametrize(("old", "mode"), [*itertools.product(OLD, MODES)])
-def test_migrating_twice_is_the_same_as_once(golden, writable_copy, old, mode):
+def test_migrating_twice_has_the_same_result_as_once(golden, writable_copy, old, mode):
     root = writable_copy(golden(old, "upgrade", "answers").logs)
     migrate(root, mode)
     before = contents(root)
@@ -220,7 +224,7 @@ def test_migrating_twice_is_the_same_as_once(golden, writable_copy, old, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_directory_that_a_newer_broker_opened_gets_what_its_records_have(
+def test_a_directory_that_a_newer_broker_opened_gets_entries_for_its_records(
     golden, writable_copy, mode
 ):
     for old in OLD:
@@ -240,13 +244,13 @@ def test_a_directory_that_a_newer_broker_opened_gets_what_its_records_have(
 @pytest.mark.golden_cases(versions=["0.11*", "2.*", "3.*", "4.*"], answers="answers")
 def test_the_directories_of_newer_brokers_need_no_migration(golden_case):
     if golden_case.name in ("old-formats", "compacted-empty-segment", "compacted", "broken-index"):
-        return  # empty time indexes of old messages, of emptied segments
+        return  # empty time indexes of old messages or of emptied segments
     found = plan(survey(golden_case.logs, threads=1), "auto")
     assert found.changes == ()
 
 
 @pytest.mark.golden_cases(versions=OLD, answers="answers")
-def test_every_old_directory_can_be_migrated_and_answers_right(golden_case, writable_copy):
+def test_every_old_directory_can_be_migrated_and_gives_correct_answers(golden_case, writable_copy):
     root = writable_copy(golden_case.logs)
     before = contents(root)
     journal = migrate(root, "auto", threads=1)
@@ -265,11 +269,11 @@ def test_every_old_directory_can_be_migrated_and_answers_right(golden_case, writ
     assert contents(root) == before
 
 
-def test_a_partition_directory_by_itself_is_migrated_too(golden, writable_copy):
+def test_a_single_partition_directory_is_migrated_too(golden, writable_copy):
     case = golden("0.10.0.1", "upgrade", "answers")
-    whole, alone = writable_copy(case.logs), writable_copy(case.logs)
-    migrate(whole)
+    root, alone = writable_copy(case.logs), writable_copy(case.logs)
+    migrate(root)
     journal = migrate(alone / "up-0")
-    assert data(alone / "up-0", "*.timeindex") == data(whole / "up-0", "*.timeindex")
+    assert data(alone / "up-0", "*.timeindex") == data(root / "up-0", "*.timeindex")
     assert not list((alone / "up-1").glob("*.timeindex"))
     assert journal.area.parent == alone.parent

@@ -1,4 +1,4 @@
-"""The plan as a pure function: every kind of segment under every mode."""
+"""The plan as a pure function: every kind of segment with every mode."""
 
 import dataclasses
 import hashlib
@@ -79,7 +79,7 @@ def of(*segments, directory="t-0"):
 
 
 def outcome(each, mode, entry_offset="next"):
-    """What becomes of the time index, in one word."""
+    """Return the planned change of the time index in one word."""
     changes = {
         c.path.partition(".")[2]: c for c in plan(of(each), mode, entry_offset=entry_offset).changes
     }
@@ -111,7 +111,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row[0]}-{row[1]}-{row[2]}")
-def test_each_mode_makes_what_the_table_says(row):
+def test_each_mode_plans_the_change_in_the_table(row):
     kind, active, timestamps, *expected = row
     each = segment(time_index=kind, active=active, timestamps=timestamps)
     modes = ("auto", "rebuild", "kip-33", "empty")
@@ -147,7 +147,7 @@ def test_a_replaced_file_keeps_its_own_time_mode_and_owners():
     )
 
 
-def test_what_is_rebuilt_is_what_the_survey_worked_out_for_its_interval():
+def test_a_rebuilt_index_is_the_one_computed_by_the_survey():
     (change,) = plan(of(segment())).changes
     assert change.content == Rebuilt(512)
     assert (change.after.size, change.after.sha256) == (24, "ab" * 32)
@@ -166,7 +166,7 @@ def test_an_mtime_entry_holds_the_time_in_ms_and_the_next_base_offset():
         (100 + (1 << 31) - 1, None, 100 + (1 << 31) - 1),
         (100 + (1 << 31), 5000, 4999),
         (1 << 50, 101, 100),
-        (1 << 50, 100, 100),  # the segment holds nothing
+        (1 << 50, 100, 100),  # the segment is empty
         (1 << 50, 1 << 49, 100),  # its last offset does not fit either
     ],
 )
@@ -179,7 +179,7 @@ def test_an_mtime_entry_s_offset_fits_31_bits(following, next_offset, expected):
 
 
 @pytest.mark.parametrize("mode", ["auto", "kip-33"])
-def test_a_segment_that_holds_no_record_gets_no_entry(mode):
+def test_a_segment_without_records_gets_no_entry(mode):
     no_bytes = dataclasses.replace(LOG, size=0)
     for each in (
         segment(timestamps=False, log=no_bytes, scan=Scan()),
@@ -193,13 +193,13 @@ def test_a_segment_that_holds_no_record_gets_no_entry(mode):
 
 
 @pytest.mark.parametrize("mtime_ms", [0, -1])
-def test_a_time_before_1970_makes_no_entry(mtime_ms):
+def test_a_modification_time_before_1970_gives_no_entry(mtime_ms):
     each = segment(timestamps=False, mtime_ms=mtime_ms)
     assert mtime_entry(each) is None
     assert outcome(each, "kip-33") == "empty"
 
 
-def test_given_times_make_the_entry_but_not_the_file_s_time():
+def test_given_times_set_the_entry_but_not_the_file_s_time():
     each = segment(timestamps=False, mtime_ms=77, mtime_is_given=True)
     (change,) = plan(of(each)).changes
     assert time_index.parse(change.content.data, 100).tolist() == [(77, 200)]
@@ -207,20 +207,20 @@ def test_given_times_make_the_entry_but_not_the_file_s_time():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_broken_log_is_skipped_by_the_modes_that_read_it(mode):
+def test_a_corrupt_log_is_skipped_by_the_modes_that_read_it(mode):
     made = [outcome(segment(problem="broken", timestamps=some), mode) for some in (True, False)]
     assert made == (["left"] * 2 if mode in ("auto", "rebuild") else made)
     assert ("left" in made) == (mode in ("auto", "rebuild"))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_existing_file_that_a_broker_rebuilds_is_left_and_a_missing_one_made(mode):
+def test_an_existing_file_that_a_broker_rebuilds_is_kept_and_a_missing_one_created(mode):
     for kind in ("empty", "zeros", "present"):
         assert outcome(segment(time_index=kind, recovered=True), mode) == "left"
     assert outcome(segment(recovered=True), mode) != "left"
 
 
-def test_a_missing_offset_index_is_also_made_by_the_rebuilding_modes_only():
+def test_a_missing_offset_index_is_created_only_by_the_rebuilding_modes():
     for mode in MODES:
         for timestamps in (True, False):
             changes = plan(of(segment(offset_index=False, timestamps=timestamps)), mode).changes
@@ -234,7 +234,7 @@ def test_a_missing_offset_index_is_also_made_by_the_rebuilding_modes_only():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_only_the_rebuilding_modes_need_the_logs_read(mode):
+def test_only_the_rebuilding_modes_read_the_logs(mode):
     survey = of(segment(read=False), segment(time_index="present"))
     if mode in ("auto", "rebuild"):
         with pytest.raises(NotReadError):
@@ -243,7 +243,7 @@ def test_only_the_rebuilding_modes_need_the_logs_read(mode):
         assert len(plan(survey, mode).changes) == 1
 
 
-def test_zeros_that_are_right_are_left():
+def test_zeros_that_are_a_valid_entry_are_kept():
     # An index of one entry (0, base offset) is 12 zeros.
     zeros = bytes(12)
     digest = Digest.of(zeros)
@@ -255,7 +255,7 @@ def test_zeros_that_are_right_are_left():
     assert plan(of(each), "auto").changes == ()
 
 
-def test_a_lone_partition_s_paths_have_no_directory():
+def test_paths_of_a_single_partition_have_no_directory():
     (change,) = plan(of(segment(), directory="")).changes
     assert change.path == "00000000000000000100.timeindex"
     assert change.relies_on[0].path == "00000000000000000100.log"
@@ -287,7 +287,7 @@ segments = st.builds(
     st.sampled_from(MODES),
     st.sampled_from(["next", "first"]),
 )
-def test_every_plan_is_sound(each, mode, entry_offset):
+def test_every_plan_is_consistent(each, mode, entry_offset):
     survey = of(*each)
     made = plan(survey, mode, entry_offset=entry_offset)
     assert made == plan(survey, mode, entry_offset=entry_offset)

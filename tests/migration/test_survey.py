@@ -28,13 +28,13 @@ SECOND_NS = 1_000_000_000
 
 @pytest.fixture
 def old(golden, writable_copy):
-    """A directory of 0.8.2.2: no timestamps."""
+    """Return a directory of 0.8.2.2: no timestamps."""
     return writable_copy(golden("0.8.2.2", "upgrade", "answers").logs)
 
 
 @pytest.fixture
 def stamped(golden, writable_copy):
-    """A directory of 0.10.0.1: timestamps, no time indexes."""
+    """Return a directory of 0.10.0.1: timestamps, no time indexes."""
     return writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
 
 
@@ -62,7 +62,7 @@ def test_a_survey_alters_nothing(stamped):
     assert {path.name for path in stamped.parent.iterdir()} == {stamped.name}
 
 
-def test_a_survey_reports_formats_timestamps_times_and_what_lacks(old, stamped):
+def test_a_survey_reports_formats_timestamps_times_and_missing_files(old, stamped):
     for root, magics, some in ((old, (0,), False), (stamped, (1,), True)):
         found = survey(root)
         assert found.root == str(root)
@@ -98,7 +98,7 @@ def test_a_survey_names_partitions_and_counts_them(stamped):
     ]
 
 
-def test_a_path_that_is_no_log_directory_is_refused(tmp_path):
+def test_a_path_that_is_not_a_log_directory_is_refused(tmp_path):
     with pytest.raises(NotALogDirectoryError):
         survey(tmp_path)
 
@@ -108,7 +108,7 @@ def test_a_relative_path_becomes_absolute(stamped, monkeypatch):
     assert survey(stamped.name).root == str(stamped)
 
 
-def test_without_reading_the_logs_only_names_and_times_are_looked_at(stamped):
+def test_without_reading_the_logs_only_names_and_times_are_used(stamped):
     for path in stamped.rglob("*.log"):
         size, mtime_ns = path.stat().st_size, path.stat().st_mtime_ns
         path.write_bytes(b"\xff" * size)
@@ -118,7 +118,7 @@ def test_without_reading_the_logs_only_names_and_times_are_looked_at(stamped):
     assert len(plan(found, "kip-33").changes) == len(plan(found, "empty").changes) == 11
 
 
-def test_segments_are_reported_active_and_recovered(stamped):
+def test_active_and_recovered_segments_are_reported(stamped):
     assert not any(each.is_recovered_by_broker for each in by_path(survey(stamped)).values())
     (stamped / ".kafka_cleanshutdown").unlink()
     found = survey(stamped)
@@ -133,7 +133,7 @@ def test_segments_are_reported_active_and_recovered(stamped):
         assert all(each.is_recovered_by_broker for each in by_path(survey(stamped)).values())
 
 
-def test_a_partition_by_itself_is_neither_clean_nor_recovered(stamped):
+def test_a_single_partition_directory_is_neither_clean_nor_recovered(stamped):
     found = survey(stamped / "up-0")
     assert found.is_clean is None
     assert not any(each.is_recovered_by_broker for each in by_path(found).values())
@@ -168,7 +168,7 @@ def test_zeros_of_a_killed_broker_s_active_segment_are_normal(golden, writable_c
     assert plan(found).changes == ()
 
 
-def test_a_missing_offset_index_is_reported_and_made(old):
+def test_a_missing_offset_index_is_reported_and_created(old):
     remove(old / "up-0", "*.index")
     before = contents(old)
     found = survey(old)
@@ -189,7 +189,7 @@ def test_a_missing_offset_index_is_reported_and_made(old):
 
 
 def damage(path, position, value=None):
-    """Change one byte, or cut, and keep the time."""
+    """Change one byte, or truncate the file, and keep the modification time."""
     mtime_ns = path.stat().st_mtime_ns
     if value is None:
         os.truncate(path, position)
@@ -200,7 +200,7 @@ def damage(path, position, value=None):
     os.utime(path, ns=(1, mtime_ns))
 
 
-def test_a_log_with_a_wrong_checksum_is_reported_and_left_to_repair(stamped):
+def test_a_log_with_a_wrong_checksum_is_reported_for_repair(stamped):
     path = sorted(stamped.glob("up-0/*.log"))[1]
     damage(path, path.stat().st_size // 2, 0x40)
     found = survey(stamped)
@@ -214,7 +214,7 @@ def test_a_log_with_a_wrong_checksum_is_reported_and_left_to_repair(stamped):
     assert len(plan(found, "kip-33").changes) == 11
 
 
-def test_a_torn_last_batch_is_no_problem(stamped):
+def test_a_torn_last_batch_is_not_a_problem(stamped):
     path = max(stamped.glob("up-0/*.log"))
     damage(path, path.stat().st_size - 5)
     found = survey(stamped)
@@ -257,7 +257,7 @@ def test_a_log_that_changes_while_it_is_read_is_reported(stamped, monkeypatch):
     ]
 
 
-def test_a_running_broker_is_reported_and_nothing_applied(stamped):
+def test_a_running_broker_is_reported_and_nothing_is_applied(stamped):
     before = contents(stamped)
     lock = LockFile(stamped / ".lock")
     try:
@@ -273,7 +273,7 @@ def test_a_running_broker_is_reported_and_nothing_applied(stamped):
     assert survey(stamped).broker is None
 
 
-def test_times_older_than_the_records_look_lost(stamped):
+def test_modification_times_before_the_records_seem_lost(stamped):
     set_mtimes(stamped, 1_000_000_000 * SECOND_NS, 3600 * SECOND_NS)
     found = survey(stamped)
     (warning,) = found.warnings
@@ -282,7 +282,7 @@ def test_times_older_than_the_records_look_lost(stamped):
     assert set(warning.paths) == written
 
 
-def test_a_copy_s_times_look_lost(stamped, old):
+def test_modification_times_of_a_copy_seem_lost(stamped, old):
     now = 1_700_000_000 * SECOND_NS
     for root in (stamped, old):
         set_mtimes(root, now, SECOND_NS // 10)
@@ -290,7 +290,7 @@ def test_a_copy_s_times_look_lost(stamped, old):
         assert (warning.kind, warning.paths) == ("modification-times-lost", ())
 
 
-def test_times_closer_together_than_the_records_look_lost(stamped):
+def test_modification_times_closer_together_than_the_records_seem_lost(stamped):
     found = survey(stamped / "up-0")
     (partition,) = found.partitions
     spread = tuple(
@@ -310,7 +310,7 @@ def test_times_closer_together_than_the_records_look_lost(stamped):
     assert (warning.kind, warning.paths) == ("modification-times-lost", ())
 
 
-def test_times_in_the_future_are_reported(old):
+def test_modification_times_in_the_future_are_reported(old):
     path = sorted(old.glob("up-1/*.log"))[0]
     os.utime(path, ns=(1, 4_000_000_000 * SECOND_NS))
     (warning,) = survey(old).warnings
@@ -318,7 +318,7 @@ def test_times_in_the_future_are_reported(old):
     assert warning.paths == (path.relative_to(old).as_posix(),)
 
 
-def test_given_times_take_the_place_of_lost_ones(old, writable_copy):
+def test_given_modification_times_replace_lost_ones(old, writable_copy):
     original, lost = writable_copy(old), writable_copy(old)
     written_down = survey(original).mtimes
     set_mtimes(lost, 1_700_000_000 * SECOND_NS)
@@ -326,18 +326,18 @@ def test_given_times_take_the_place_of_lost_ones(old, writable_copy):
     assert survey(lost, written_down).warnings == ()
     migrate(lost, mtimes=written_down)
     assert data(lost, "*.timeindex") == data(original, "*.timeindex")
-    # The files' own times are left as they are.
+    # The modification times of the files do not change.
     assert {path.stat().st_mtime_ns for path in lost.rglob("*.log")} == {1_700_000_000 * SECOND_NS}
 
 
-def test_given_times_are_named_by_partition_or_in_a_partition_alone_by_file(old):
+def test_given_times_are_named_by_partition_or_for_a_single_partition_by_file(old):
     name = f"{0:020}.log"
     for path, mtimes, expected in (
         (old, {f"up-0/{name}": 7}, [("up-0", 7)]),
         (old / "up-0", {f"up-0/{name}": 7}, [("", 7)]),
         (old / "up-0", {name: 7}, [("", 7)]),
         (old / "up-1", {f"up-0/{name}": 7}, []),
-        (old, {name: 7}, []),  # of which partition?
+        (old, {name: 7}, []),  # the partition is unknown
     ):
         given = [
             (partition.directory, segment.mtime_ms)
@@ -349,15 +349,15 @@ def test_given_times_are_named_by_partition_or_in_a_partition_alone_by_file(old)
 
 
 def test_only_chosen_partitions_are_surveyed(stamped):
-    whole = survey(stamped)
+    complete = survey(stamped)
     found = survey(stamped, partitions=["up-1", ("up", 0)])
-    assert found.partitions == whole.partitions[:2]
+    assert found.partitions == complete.partitions[:2]
     assert survey(stamped, partitions=[]).partitions == ()
     with pytest.raises(KeyError, match="up-7"):
         survey(stamped, partitions=["up-7"])
 
 
-def test_directories_that_are_no_partitions_are_named(stamped):
+def test_directories_that_are_not_partitions_are_named(stamped):
     (stamped / "up-2.0123456789abcdef0123456789abcdef-delete").mkdir()
     (stamped / "lost+found").mkdir()
     found = survey(stamped)
@@ -374,7 +374,7 @@ def test_a_change_between_survey_and_apply_is_refused(stamped):
     assert not list(stamped.rglob("*.timeindex"))
 
 
-def test_a_log_forged_with_its_size_and_time_kept_is_noticed_by_the_digest(stamped):
+def test_a_changed_log_of_the_same_size_and_time_is_detected_by_its_digest(stamped):
     made = plan(survey(stamped, index_interval_bytes=200))
     path = sorted(stamped.glob("up-0/*.log"))[0]
     damage(path, path.stat().st_size // 2, 0xFF)
@@ -401,13 +401,13 @@ def test_a_crash_at_any_call_of_a_migration_is_finished_by_migrating_again(stamp
         assert contents(stamped) == before
 
 
-def test_surveys_are_plain_data(stamped):
+def test_surveys_can_be_pickled_and_become_json(stamped):
     found = survey(stamped)
     assert pickle.loads(pickle.dumps(found)) == found
     assert json.loads(json.dumps(dataclasses.asdict(found)))["root"] == str(stamped)
 
 
-def test_nothing_is_said_of_timestamps_in_logs_that_were_not_read(golden, writable_copy):
+def test_there_are_no_statements_about_timestamps_in_logs_that_were_not_read(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "transactions", "answers").logs)
     for log in logs.glob("*/*.log"):
         os.utime(log, (1_500_000_000, 1_500_000_000))
@@ -415,7 +415,7 @@ def test_nothing_is_said_of_timestamps_in_logs_that_were_not_read(golden, writab
     assert [str(each) for each in found.warnings if each.kind == "modification-times-lost"] == []
 
 
-def test_twelve_zero_bytes_are_an_entry_only_where_the_log_begins_at_time_0(tmp_path):
+def test_twelve_zero_bytes_are_an_entry_only_if_the_log_begins_at_timestamp_0(tmp_path):
     segments = tuple(
         Segment(at, (Batch((Row(at, timestamp),)),), time_index=bytes(12))
         for at, timestamp in enumerate((0, 1_500_000_000_000, 7))

@@ -1,4 +1,4 @@
-"""An S3 server over a directory, stores put into it, and what goes over the wire counted."""
+"""An S3 server over a directory, uploads of stores, and a proxy that counts requests."""
 from __future__ import annotations
 
 import os
@@ -20,24 +20,24 @@ from kafkastore.cli.command_list import cli
 from kafkastore.remote import sparse_files
 from kafkastore.remote.sparse_files import SparseFile
 
-# What is opened again in the same process keeps the bytes that it has: no two tests share a bucket.
+# A URL that is reopened in the same process keeps its fetched bytes: each test has its own bucket.
 _numbers = count()
-#: How the note on modification times begins.
+#: The beginning of the note on modification times.
 LOST = f"note: {WarningKind.MODIFICATION_TIMES_LOST.replace('-', ' ')}:"
 
 
 @dataclass(frozen=True)
 class S3:
-    """The server, as tests use it.
+    """The server and the proxy that tests use.
 
     Attributes
     ----------
     root : path
-        The directory it serves: buckets.
+        The served directory, which has the buckets.
     bucket : str
-        The test's own.
+        The bucket of this test.
     proxy : CountingProxy
-        In front of it; where this process's environment says that S3 is.
+        In front of the server; the endpoint in this process's environment.
     """
 
     root: Path
@@ -45,7 +45,7 @@ class S3:
     proxy: CountingProxy
 
     def put(self, directory: Path, name: str) -> str:
-        """Put all files of a directory, modification times and all, and forget that in `proxy`."""
+        """Upload a directory with its modification times, and clear the requests of `proxy`."""
         import s3fs
 
         library = s3fs.S3FileSystem(use_listings_cache=False)
@@ -58,15 +58,15 @@ class S3:
         return f"s3://{self.bucket}/{name}"
 
     def file(self, name: str) -> Path:
-        """Where the server keeps an object."""
+        """Return the path where the server stores an object."""
         return self.root / self.bucket / name
 
 
 @pytest.fixture(scope="session")
 def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
-    """The directory of a server, and its port."""
+    """Start a server; return its directory and port."""
     if not s3_server.PROGRAM.exists():
-        pytest.skip(f"{s3_server.PROGRAM} is not there; python -m remote.s3_server builds it")
+        pytest.skip(f"{s3_server.PROGRAM} does not exist; python -m remote.s3_server builds it")
     root = tmp_path_factory.mktemp("s3") / "served"
     root.mkdir()
     with s3_server.serving(root) as port:
@@ -74,7 +74,7 @@ def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, in
 
 
 def forget_connections() -> None:
-    """Let the library make new ones: it keeps those it has made, whatever the environment says."""
+    """Make the library open new connections: it ignores changes of the environment otherwise."""
     import s3fs
 
     for library in s3fs.S3FileSystem._cache.values():
@@ -85,7 +85,7 @@ def forget_connections() -> None:
 
 @pytest.fixture
 def s3(s3_port: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
-    """A server with an empty bucket, where the environment says that S3 is."""
+    """Return a server with an empty bucket, as the endpoint in the environment."""
     root, port = s3_port
     bucket = f"kafka-{next(_numbers)}"
     (root / bucket).mkdir()
@@ -106,25 +106,25 @@ def s3(s3_port: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 
 @pytest.fixture
 def run() -> Run:
-    """A function that runs a command line in this process; without the note on golden files."""
+    """Return a function that runs a command in this process, without the note on golden files."""
 
     def run(*arguments: object) -> Ran:
         result = CliRunner().invoke(
             cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
         )
-        told = [
+        lines = [
             line
             for line in result.stderr.splitlines(keepends=True)
             if not line.startswith(LOST)
         ]
-        return Ran(result.exit_code, result.stdout_bytes.decode(), "".join(told))
+        return Ran(result.exit_code, result.stdout_bytes.decode(), "".join(lines))
 
     return run
 
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that were not fetched are no zeros, which a reader might take for padding."""
+    """Fill bytes that were not fetched: a reader might accept zeros as padding."""
     make, punch, find = SparseFile.__init__, sparse_files._punch, SparseFile._find_end
 
     def poison(descriptor: int, position: int, size: int) -> None:
@@ -145,7 +145,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def find_end(self: SparseFile, blocks: bytearray) -> int:
         end = find(self, blocks)
-        with open(self.path, "r+b") as file:  # what is taken for zeros was never fetched
+        with open(self.path, "r+b") as file:  # the assumed zeros were never fetched
             file.seek(end)
             file.write(bytes(self.source.size - end))
         os.utime(self.path, ns=(self.source.modified_ns,) * 2)
@@ -158,7 +158,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def whole_seconds(writable_copy: Callable[[Path], Path]) -> Callable[[Path], Path]:
-    """A function that copies a directory with modification times as an object store has them."""
+    """Return a function that copies a directory with modification times in whole seconds."""
 
     def copy(directory: Path) -> Path:
         copied = writable_copy(directory)

@@ -1,4 +1,4 @@
-"""An HTTP proxy before the S3 server that counts what goes through, and can be told to fail."""
+"""An HTTP proxy in front of the S3 server that counts requests, and can inject faults."""
 from __future__ import annotations
 
 import http.client
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 
 class Request(NamedTuple):
-    """One request with its answer."""
+    """One request and its response."""
 
     method: str
     path: str
@@ -21,15 +21,15 @@ class Request(NamedTuple):
 
     @property
     def is_listing(self) -> bool:
-        """Whether it lists objects."""
+        """Return whether the request lists objects."""
         return "list-type=2" in self.path
 
 
 class CountingProxy(ThreadingHTTPServer):
-    """What has gone through, in order; `fault` may answer instead of the server.
+    """Records requests in order; `fault` may answer instead of the server.
 
-    A fault gets method and path, and returns None to let a request pass, a status to answer with,
-    or "cut" for an answer that breaks off in the middle.
+    A fault receives method and path. It returns None to forward the request, a status to answer
+    with, or "cut" for an answer that ends in the middle.
     """
 
     daemon_threads = True
@@ -37,18 +37,18 @@ class CountingProxy(ThreadingHTTPServer):
 
     def __init__(self, server_port: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.behind = server_port
+        self.target_port = server_port
         self.requests: list[Request] = []
         self.fault: Callable[[str, str], int | str | None] = lambda method, path: None
 
     @property
     def url(self) -> str:
-        """What clients are told."""
+        """Return the URL for clients."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     @property
     def gets(self) -> list[Request]:
-        """The requests for objects' bytes."""
+        """Return the requests for bytes of objects."""
         return [each for each in self.requests if each.method == "GET" and not each.is_listing]
 
 
@@ -56,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: CountingProxy
     protocol_version = "HTTP/1.1"
 
-    def pass_on(self) -> None:
+    def forward(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length)
         path = unquote(self.path)
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.behind, timeout=800)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.target_port, timeout=800)
         try:
             connection.putrequest(
                 self.command, self.path, skip_host=True, skip_accept_encoding=True
@@ -87,8 +87,8 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in answer.getheaders():
             if name.lower() not in ("content-length", "transfer-encoding", "connection"):
                 self.send_header(name, value)
-        told = answer.getheader("Content-Length") if self.command == "HEAD" else str(size)
-        self.send_header("Content-Length", told or "0")
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(size)
+        self.send_header("Content-Length", length or "0")
         self.end_headers()
         if fault == "cut":
             self.wfile.write(data[: size // 2])
@@ -96,9 +96,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.wfile.write(data)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
 
-    def log_message(self, *told: object) -> None:
+    def log_message(self, *arguments: object) -> None:
         pass
 
 

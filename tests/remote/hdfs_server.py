@@ -1,4 +1,4 @@
-"""HDFS in a process of its own: Hadoop's small cluster; its jar comes from Maven's repository.
+"""HDFS in its own process: Hadoop's mini cluster; its jar comes from Maven's repository.
 
 usage, from tests/:  python -m remote.hdfs_server
 
@@ -39,13 +39,13 @@ def _spark_s_jars() -> Path:
 
 
 def jar() -> Path:
-    """Return where the jar is, or will be, of the version that Spark's jars have."""
+    """Return the path of the jar, existing or not, of the Hadoop version of Spark's jars."""
     (client,) = _spark_s_jars().glob("hadoop-client-api-*.jar")
     return _WORK / client.name.replace("hadoop-client-api", _NAME)
 
 
 def fetch() -> Path:
-    """Return the jar, which is fetched if it is not there yet.
+    """Return the jar, and fetch it if it does not exist yet.
 
     Raises
     ------
@@ -70,14 +70,14 @@ def fetch() -> Path:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[int]:
-    """Serve an empty file system; the port of WebHDFS on 127.0.0.1 is yielded.
+    """Serve an empty file system; yield the port of WebHDFS on 127.0.0.1.
 
     Parameters
     ----------
     folder : path
         For all its files.
     """
-    hosts = folder / "hosts"  # Hadoop wants to know this machine by its name
+    hosts = folder / "hosts"  # Hadoop looks up this machine by its name
     hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
     class_path = f"{jar()}{os.pathsep}{_spark_s_jars() / '*'}"
     command = [

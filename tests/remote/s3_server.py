@@ -1,4 +1,4 @@
-"""versitygw, an S3 server of its own process, over a directory; built with Go when first asked for.
+"""versitygw, an S3 server in its own process over a directory; built with Go at the first use.
 
 usage, from tests/:  python -m remote.s3_server
 """
@@ -24,7 +24,7 @@ ACCESS_KEY, SECRET_KEY = "kafkastore", "a secret of the tests"
 
 
 def fetch() -> Path:
-    """Return the program, which is built if it is not there yet.
+    """Return the program, and build it if it does not exist yet.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def fetch() -> Path:
 
 @contextmanager
 def serving(directory: Path) -> Iterator[int]:
-    """Serve a directory, each directory in it a bucket, on a port of 127.0.0.1 that is yielded.
+    """Serve a directory whose subdirectories are buckets; yield the port on 127.0.0.1.
 
     Parameters
     ----------
     directory : path
-        On a file system with extended attributes.
+        Must be on a file system with extended attributes.
     """
     port = free_port()
     with (directory.parent / "s3-server.log").open("wb") as log:
@@ -75,7 +75,7 @@ def serving(directory: Path) -> Iterator[int]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -90,7 +90,7 @@ def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5):
                 return
-        except urllib.error.HTTPError as error:  # it asks who we are: it is there
+        except urllib.error.HTTPError as error:  # it refuses the anonymous request: it is running
             error.close()
             return
         except OSError:

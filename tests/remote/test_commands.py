@@ -1,4 +1,4 @@
-"""The command line on URLs: what reads works, what changes works on copies."""
+"""The command line on URLs: reading commands work, altering commands work on copies."""
 from __future__ import annotations
 
 import json
@@ -20,33 +20,33 @@ READING = [
 ]
 
 
-def assert_commands_say_the_same(run: Run, local: Path, url: str) -> None:
-    """Check that every reading command says of a URL what it says of a directory."""
+def assert_same_output(run: Run, local: Path, url: str) -> None:
+    """Check that every reading command has the same output for a URL as for a directory."""
     for line in READING:
         command, *options = line.split()
         here, there = run(command, local, *options), run(command, url, *options)
         assert there.code == here.code, line
-        # Tables are as wide as the paths in them.
+        # The width of tables depends on the paths in them.
         assert " ".join(there.out.replace(url, str(local)).split()) == " ".join(here.out.split())
         assert there.err.replace(url, str(local)) == here.err
 
 
 @pytest.fixture
 def local(whole_seconds: Callable[[Path], Path], golden: Any) -> Path:
-    """A directory to compare with."""
+    """Return a directory to compare with."""
     copied = whole_seconds(golden("2.4.0", "create-time-out-of-order", "answers").root)
     return copied / "logs"
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_every_reading_command_says_of_a_url_what_it_says_of_a_directory(
+def test_every_reading_command_has_the_same_output_for_a_url_as_for_a_directory(
     s3: S3, run: Run, local: Path
 ) -> None:
-    assert_commands_say_the_same(run, local, s3.put(local, "logs"))
+    assert_same_output(run, local, s3.put(local, "logs"))
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_single_objects_are_dumped(s3: S3, run: Run, local: Path) -> None:
+def test_single_objects_can_be_dumped(s3: S3, run: Run, local: Path) -> None:
     url = s3.put(local, "logs")
     for path in sorted(local.rglob("*")):
         if path.suffix in (".log", ".index", ".timeindex") and path.stat().st_size:
@@ -88,7 +88,7 @@ def test_a_store_is_copied_and_the_copy_migrated(
     ["migrate --in-place --yes", "reindex --in-place --yes", "convert --in-place --yes",
      "repair --in-place --yes"],
 )
-def test_nothing_is_changed_where_it_is(
+def test_remote_stores_cannot_be_changed_in_place(
     s3: S3, run: Run, golden: Any, line: str
 ) -> None:
     url = s3.put(golden("0.8.2.2", "codecs", "answers").logs, "logs")
@@ -97,7 +97,7 @@ def test_nothing_is_changed_where_it_is(
     assert {each.method for each in s3.proxy.requests} == {"GET"}
 
 
-def test_a_plan_alone_can_be_made(s3: S3, run: Run, golden: Any) -> None:
+def test_a_remote_store_can_be_planned_for(s3: S3, run: Run, golden: Any) -> None:
     url = s3.put(golden("0.8.2.2", "codecs", "answers").logs, "logs")
     ran = run("migrate", url, "--dry-run", "--json")
     assert ran.code == 0
@@ -105,7 +105,7 @@ def test_a_plan_alone_can_be_made(s3: S3, run: Run, golden: Any) -> None:
     assert {each["root"] for each in plans if "root" in each} == {url}
 
 
-def test_places_to_write_to_are_local(s3: S3, run: Run, golden: Any) -> None:
+def test_output_paths_must_be_local(s3: S3, run: Run, golden: Any) -> None:
     logs = golden("0.8.2.2", "codecs", "answers").logs
     assert_one_sentence(run("convert", logs, "--copy-to", "s3://b/k"), "s3://b/k is a URL")
     with change_refused("unsupported", "s3://b/k"):
@@ -113,7 +113,7 @@ def test_places_to_write_to_are_local(s3: S3, run: Run, golden: Any) -> None:
     assert s3.proxy.requests == []
 
 
-def test_what_fails_is_one_sentence_with_the_url(s3: S3, run: Run, local: Path) -> None:
+def test_an_error_is_one_sentence_with_the_url(s3: S3, run: Run, local: Path) -> None:
     url = s3.put(local, "logs")
     assert_one_sentence(run("ls", f"{url}/none"), f"{url}/none does not exist")
     s3.proxy.fault = lambda method, path: 403

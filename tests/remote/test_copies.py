@@ -1,4 +1,4 @@
-"""Migrated copies in object stores: the same bytes, or an unfinished copy to be finished."""
+"""Migrated copies in object stores: either the same bytes, or a copy that can be finished."""
 from __future__ import annotations
 
 import fcntl
@@ -46,18 +46,18 @@ CASES = [("0.8.2.2", "codecs", "answers"), ("0.10.0.1", "create-time-out-of-orde
 def logs(
     request: pytest.FixtureRequest, golden: Any, whole_seconds: Callable[[Path], Path]
 ) -> Path:
-    """An old directory, with modification times as an object store has them."""
+    """Return an old directory with modification times in whole seconds."""
     return whole_seconds(golden(*request.param).logs)
 
 
 @pytest.fixture
 def old(golden: Any, whole_seconds: Callable[[Path], Path]) -> Path:
-    """One of them."""
+    """Return one of these directories."""
     return whole_seconds(golden(*CASES[0]).logs)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
-    """Every file, but for the lock that is not copied."""
+    """Return the bytes of every file except the lock, which is not copied."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")
@@ -66,22 +66,22 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def planned(source: Path | str) -> Any:
-    """What a migration of a directory does."""
+    """Return the plan to migrate a directory."""
     return migration.plan(migration.survey(source), "auto")
 
 
 def migrated(run: Run, source: object, place: Path) -> dict[str, bytes]:
-    """What a migrated copy on a disk has."""
+    """Return the files of a migrated copy on a disk."""
     assert run("migrate", source, "--copy-to", place).code == 0
     return contents(place)
 
 
 def puts(s3: S3) -> Counter[str]:
-    """How often each object was sent or copied."""
+    """Return how often each object was sent or copied."""
     return Counter(each.path for each in s3.proxy.requests if each.method == "PUT")
 
 
-def test_a_directory_is_copied_to_a_url_as_it_is_to_a_disk(
+def test_a_copy_at_a_url_equals_a_copy_on_a_disk(
     s3: S3, run: Run, logs: Path, tmp_path: Path
 ) -> None:
     before = contents(logs)
@@ -97,7 +97,7 @@ def test_a_directory_is_copied_to_a_url_as_it_is_to_a_disk(
     assert run("verify", url, "--fail-on", "slow").code == 0
 
 
-def test_a_copy_in_a_store_is_reindexed_as_one_on_a_disk(
+def test_a_copy_in_a_store_is_reindexed_like_one_on_a_disk(
     s3: S3, run: Run, logs: Path, tmp_path: Path
 ) -> None:
     before = contents(logs)
@@ -108,7 +108,7 @@ def test_a_copy_in_a_store_is_reindexed_as_one_on_a_disk(
     assert contents(logs) == before
 
 
-def test_a_store_is_copied_by_its_server_and_only_what_is_planned_is_sent(
+def test_the_server_copies_unchanged_objects_and_only_changes_are_sent(
     s3: S3, run: Run, logs: Path, tmp_path: Path
 ) -> None:
     url, copy = s3.put(logs, "old logs, 1"), f"s3://{s3.bucket}/copy"
@@ -124,15 +124,15 @@ def test_a_store_is_copied_by_its_server_and_only_what_is_planned_is_sent(
         "bytes": sum(map(len, expected.values())),
     }
     assert ran.err == ""
-    # To plan, each byte is fetched once; no byte of what stays as it is goes through here again.
+    # The plan fetches each byte once; unchanged objects are not fetched again.
     gets = s3.proxy.gets
     assert sum(each.bytes for each in gets) <= sum(map(len, before.values()))
     assert max(puts(s3).values()) == 1
-    # Besides one for each object: listings, and the mark of an unfinished copy.
+    # In addition to one request for each object: listings, and the mark of an unfinished copy.
     assert len(s3.proxy.requests) <= len(gets) + len(expected) + 12
 
 
-def test_nothing_to_change_is_a_copy_too(s3: S3, run: Run, old: Path, tmp_path: Path) -> None:
+def test_without_changes_a_copy_is_still_made(s3: S3, run: Run, old: Path, tmp_path: Path) -> None:
     expected = migrated(run, old, tmp_path / "here")
     ran = run("migrate", tmp_path / "here", "--copy-to", f"s3://{s3.bucket}/copy")
     assert ran.code == 0
@@ -145,8 +145,8 @@ def test_one_partition_is_copied(s3: S3, run: Run, old: Path, tmp_path: Path) ->
     assert run("migrate", source, "--copy-to", url).code == 0
     assert contents(s3.file(source.name)) == migrated(run, source, tmp_path / source.name)
     for place in (f"s3://{s3.bucket}/copy", tmp_path / "copy"):
-        told = "must have a partition's name: 'copy' is not topic-partition; use .../"
-        assert_one_sentence(run("migrate", url, "--copy-to", place), f"{told}{source.name}")
+        message = "must have a partition's name: 'copy' is not topic-partition; use .../"
+        assert_one_sentence(run("migrate", url, "--copy-to", place), f"{message}{source.name}")
 
 
 def test_a_dry_run_sends_nothing(s3: S3, run: Run, old: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_dry_run_sends_nothing(s3: S3, run: Run, old: Path) -> None:
     assert not s3.file("copy").exists()
 
 
-def test_modification_times_are_kept_in_a_list(
+def test_modification_times_are_kept_in_a_file(
     s3: S3, run: Run, old: Path, tmp_path: Path
 ) -> None:
     saved, url = tmp_path / "mtimes.json", f"s3://{s3.bucket}/copy"
@@ -174,7 +174,7 @@ def test_a_copy_that_fails_at_any_request_is_finished_by_the_same_command(
     given = old if source == "directory" else s3.put(old, "old")
     expected, url = migrated(run, old, tmp_path / "here"), f"s3://{s3.bucket}/copy"
     choose = random.Random(SEED)
-    altering = len(expected) + 2  # the mark is made and removed
+    altering = len(expected) + 2  # the mark is created and removed
     for failing in [0, altering - 1, *choose.sample(range(1, altering - 1), 6)]:
         s3.proxy.requests.clear()
         left = [failing]
@@ -225,7 +225,7 @@ def test_a_killed_copy_is_finished_by_the_same_command(
     assert contents(s3.file("copy")) == expected
 
 
-def test_who_is_interrupted_does_not_wait_for_the_rest(s3: S3, tmp_path: Path) -> None:
+def test_an_interrupted_copy_does_not_wait_for_pending_uploads(s3: S3, tmp_path: Path) -> None:
     for number in range(10):
         directory = tmp_path / "logs" / f"t-{number}"
         directory.mkdir(parents=True)
@@ -241,13 +241,13 @@ def test_who_is_interrupted_does_not_wait_for_the_rest(s3: S3, tmp_path: Path) -
     assert 1 < len(puts(s3)) < 400
 
 
-def test_places_that_are_taken_are_refused_before_anything_is_read(
+def test_a_non_empty_destination_is_refused_before_anything_is_read(
     s3: S3, run: Run, old: Path
 ) -> None:
     url = s3.put(old, "old")
     s3.file("old/more").mkdir()
     before = contents(s3.root)
-    for source, place, *told in [
+    for source, place, *messages in [
         (old, url, f"{url} exists and is not empty"),
         (url, url, "one contains the other"),
         (url, f"{url}/copy", "one contains the other"),
@@ -258,7 +258,7 @@ def test_places_that_are_taken_are_refused_before_anything_is_read(
         (old, "s3://", "a bucket or host is missing"),
         (old, "nonsense://x/y", "nonsense:// is not known"),
     ]:
-        assert_one_sentence(run("migrate", source, "--copy-to", place), *told)
+        assert_one_sentence(run("migrate", source, "--copy-to", place), *messages)
     assert contents(s3.root) == before
     assert s3.proxy.gets == []
     assert_one_sentence(
@@ -266,7 +266,7 @@ def test_places_that_are_taken_are_refused_before_anything_is_read(
     )
 
 
-def test_an_unfinished_copy_of_something_else_is_not_taken_over(
+def test_an_unfinished_copy_of_another_directory_is_not_continued(
     s3: S3, run: Run, old: Path
 ) -> None:
     url = f"s3://{s3.bucket}/copy"
@@ -278,7 +278,7 @@ def test_an_unfinished_copy_of_something_else_is_not_taken_over(
 
 
 def both_begin() -> Callable[[str, str], None]:
-    """Let two who make a copy find that nobody does."""
+    """Return a fault that lets two copies start at the same time."""
     begins = Barrier(2)
 
     def together(method: str, path: str) -> None:
@@ -288,7 +288,7 @@ def both_begin() -> Callable[[str, str], None]:
     return together
 
 
-def test_of_two_different_copies_to_one_place_one_is_made(
+def test_only_one_of_two_different_copies_to_one_url_is_made(
     s3: S3, old: Path, run: Run, tmp_path: Path
 ) -> None:
     url = f"s3://{s3.bucket}/copy"
@@ -308,7 +308,7 @@ def test_of_two_different_copies_to_one_place_one_is_made(
 
 
 @pytest.mark.parametrize("removed", ["before it is read", "after it was read"])
-def test_the_same_copy_made_twice_at_once_is_made(
+def test_the_same_copy_can_be_made_by_two_processes_at_once(
     s3: S3, old: Path, run: Run, tmp_path: Path, removed: str
 ) -> None:
     url, plan = f"s3://{s3.bucket}/copy", planned(old)
@@ -316,8 +316,8 @@ def test_the_same_copy_made_twice_at_once_is_made(
 
     def together(method: str, path: str) -> None:
         begin(method, path)
-        asked = "GET" if removed == "before it is read" else "DELETE"
-        if method == asked and path.endswith(COPYING) and len(puts(s3)) > 10:
+        awaited = "GET" if removed == "before it is read" else "DELETE"
+        if method == awaited and path.endswith(COPYING) and len(puts(s3)) > 10:
             with suppress(BrokenBarrierError):
                 end.wait(2)
 
@@ -325,24 +325,24 @@ def test_the_same_copy_made_twice_at_once_is_made(
     with ThreadPoolExecutor(2) as pool:
         running = [pool.submit(upload_store, old, url, plan) for _ in range(2)]
     refused = [error for each in running if (error := each.exception()) is not None]
-    # One may get on only when the other has ended.
+    # One copy may find the mark only after the other has ended.
     assert len(refused) < 2
     assert all(isinstance(each, ChangeRefusedError) for each in refused)
     assert all(each.reason is RefusalReason.NOT_EMPTY for each in refused)
     assert contents(s3.file("copy")) == migrated(run, old, tmp_path / "here")
 
 
-def test_of_two_copies_one_that_begins_when_the_other_has_ended_is_refused(
+def test_a_copy_that_begins_after_another_has_ended_is_refused(
     s3: S3, old: Path, run: Run, tmp_path: Path
 ) -> None:
     url, plan = f"s3://{s3.bucket}/copy", planned(old)
 
     def other_ends(method: str, path: str) -> None:
         if method == "PUT" and path.endswith(COPYING):
-            s3.proxy.fault = mark_goes
+            s3.proxy.fault = remove_mark
             NewStore(url).put_new(COPYING, b'{"copy": "%s"}' % (b"0" * 64))
 
-    def mark_goes(method: str, path: str) -> None:
+    def remove_mark(method: str, path: str) -> None:
         if method == "GET" and path.endswith(COPYING):
             s3.proxy.fault = lambda method, path: None
             NewStore(url).put_new("meta.properties", b"")
@@ -355,7 +355,7 @@ def test_of_two_copies_one_that_begins_when_the_other_has_ended_is_refused(
     assert list(contents(s3.file("copy"))) == ["meta.properties"]
 
 
-def test_a_mark_that_was_just_removed_was_removed_by_the_same_copy(
+def test_a_mark_may_be_removed_by_the_same_copy_in_another_process(
     s3: S3, old: Path, run: Run, tmp_path: Path
 ) -> None:
     url = f"s3://{s3.bucket}/copy"
@@ -370,7 +370,7 @@ def test_a_mark_that_was_just_removed_was_removed_by_the_same_copy(
     assert contents(s3.file("copy")) == migrated(run, old, tmp_path / "here")
 
 
-def test_an_object_that_another_process_removed_is_removed(
+def test_removing_an_object_that_another_process_removed_succeeds(
     memory: Any, old: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove_parts = NewStore.remove_parts
@@ -385,7 +385,7 @@ def test_an_object_that_another_process_removed_is_removed(
     assert contents(tmp_path / "copy") == migrated(run, old, tmp_path / "here")
 
 
-def test_a_mark_that_is_another_s_at_the_end_stays(s3: S3, old: Path) -> None:
+def test_the_mark_of_another_copy_is_not_removed(s3: S3, old: Path) -> None:
     url, plan = f"s3://{s3.bucket}/copy", planned(old)
 
     def replaced(method: str, path: str) -> None:
@@ -401,7 +401,7 @@ def test_a_mark_that_is_another_s_at_the_end_stays(s3: S3, old: Path) -> None:
 
 def test_a_broker_s_directory_is_refused_before_it_is_read(s3: S3, run: Run, old: Path) -> None:
     with (old / ".lock").open("w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)  # this process's own lock does not count for itself
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # a process does not see its own lock
         command = [sys.executable, "-m", "kafkastore.cli", "migrate", str(old), "--copy-to"]
         ran = subprocess.run(
             [*command, f"s3://{s3.bucket}/copy"], capture_output=True, text=True, env=os.environ
@@ -420,29 +420,29 @@ def test_empty_directories_are_named(s3: S3, run: Run, old: Path, tmp_path: Path
     assert ran.err.count(" is empty") == 1
 
 
-def test_names_that_no_object_can_have_are_refused(s3: S3, run: Run, old: Path) -> None:
+def test_file_names_that_no_object_can_have_are_refused(s3: S3, run: Run, old: Path) -> None:
     for name in (b"a?versionId=1", b"\xff"):
         path = old / os.fsdecode(name)
         path.touch()
-        told = "can't be an object's name: rename it"
-        assert_one_sentence(run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy"), told)
+        message = "can't be an object's name: rename it"
+        assert_one_sentence(run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy"), message)
         path.unlink()
     (old / COPYING).touch()
-    told = f"{old} is an unfinished copy: it contains {COPYING}"
-    assert_one_sentence(run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy"), told)
+    message = f"{old} is an unfinished copy: it contains {COPYING}"
+    assert_one_sentence(run("migrate", old, "--copy-to", f"s3://{s3.bucket}/copy"), message)
     assert contents(s3.root / s3.bucket) == {}
 
 
-def test_file_urls_are_paths(run: Run, old: Path, tmp_path: Path) -> None:
+def test_file_urls_are_local_paths(run: Run, old: Path, tmp_path: Path) -> None:
     assert run("migrate", old, "--copy-to", f"file://{tmp_path}/copy").code == 0
     assert contents(tmp_path / "copy") == migrated(run, old, tmp_path / "here")
 
 
-def test_hadoop_s_files_grow_under_their_names_and_go_where_they_are_not_whole(
+def test_incomplete_files_in_hadoop_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Hadoop(ArrowFSWrapper):
-        """Arrow's, which can't be made without a name node."""
+        """Stands for Arrow's class, which needs a name node."""
 
         protocol = "hdfs"
 
@@ -468,7 +468,7 @@ def test_hadoop_s_files_grow_under_their_names_and_go_where_they_are_not_whole(
     assert sorted(each.name for each in (tmp_path / "copy").iterdir()) == ["large", "small"]
 
 
-def test_a_directory_that_changes_meanwhile_is_no_finished_copy(
+def test_a_directory_that_changes_meanwhile_leaves_an_unfinished_copy(
     s3: S3, run: Run, old: Path
 ) -> None:
     url = f"s3://{s3.bucket}/copy"
@@ -490,8 +490,8 @@ def test_an_object_that_is_replaced_meanwhile_is_not_copied(s3: S3, old: Path) -
     plan, there = planned(url), NewStore(url)
     path = next(path for path, each in there.there().items() if path.endswith(".log") and each.size)
 
-    def replace_it(method: str, asked: str) -> None:
-        if asked.endswith(COPYING):
+    def replace_it(method: str, path: str) -> None:
+        if path.endswith(COPYING):
             s3.proxy.fault = lambda method, path: None
             there.put(path, [b"another"], 7)
 
@@ -516,19 +516,19 @@ def test_a_plan_of_another_state_is_refused(s3: S3, old: Path) -> None:
     assert f"copy/{change.path}" not in str(NewStore(url).there())
 
 
-def test_somebody_who_writes_to_the_same_place_is_noticed(s3: S3, run: Run, old: Path) -> None:
+def test_another_writer_to_the_same_url_is_detected(s3: S3, run: Run, old: Path) -> None:
     url = f"s3://{s3.bucket}/copy"
 
     def disturb(method: str, path: str) -> None:
         if path.endswith(COPYING):
             s3.proxy.fault = lambda method, path: None
-            NewStore(url).put("orders-0/stranger", [b"!"], 1)
+            NewStore(url).put("orders-0/other", [b"!"], 1)
 
     s3.proxy.fault = disturb
     assert_one_sentence(run("migrate", old, "--copy-to", url), f"another process writes to {url}")
 
 
-def test_large_files_are_sent_in_pieces_and_appear_whole_or_not_at_all(
+def test_large_files_are_sent_in_parts_and_appear_complete_or_not_at_all(
     s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uploads, "BATCH_BYTES", 3 * PIECE_BYTES)
@@ -559,13 +559,13 @@ def test_large_files_are_sent_in_pieces_and_appear_whole_or_not_at_all(
 
 @pytest.fixture
 def memory() -> Iterator[Any]:
-    """fsspec's store in memory."""
+    """Return fsspec's store in memory."""
     library = fsspec.filesystem("memory")
     yield library
     library.rm("/", recursive=True)
 
 
-def test_stores_other_than_s3_get_copies_too(
+def test_copies_can_be_made_in_other_stores_than_s3(
     memory: Any, run: Run, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkastore.remote.new_store.PIECE_BYTES", 100)

@@ -1,4 +1,4 @@
-"""What goes wrong between here and a store is told as it is, and never as a damaged log."""
+"""Errors of a store are reported as such, and never as a corrupt log."""
 from __future__ import annotations
 
 import errno
@@ -20,7 +20,7 @@ from kafkastore.paths import name_url, to_path
 
 @pytest.fixture
 def url(s3: S3, golden: Any) -> str:
-    """A store with logs of some segments."""
+    """Return the URL of a store with logs of some segments."""
     return s3.put(golden("2.4.0", "transactions", "answers").logs, "logs")
 
 
@@ -28,7 +28,7 @@ def read_all(url: str) -> int:
     return sum(len(batch) for log in kafkastore.open(url) for batch in log.to_arrow())
 
 
-ASKED: list[Callable[[PartitionLog], object]] = [
+READS: list[Callable[[PartitionLog], object]] = [
     lambda log: [*log.to_arrow()],
     lambda log: log.offset_for_timestamp(1_600_000_000_000),
     lambda log: log.offset_for_timestamp(1_600_000_000_000, "2.4"),
@@ -41,8 +41,8 @@ ASKED: list[Callable[[PartitionLog], object]] = [
 ]
 
 
-@pytest.mark.parametrize("ask", ASKED)
-def test_a_store_that_denies_is_no_damaged_log(
+@pytest.mark.parametrize("ask", READS)
+def test_denied_access_is_not_a_corrupt_log(
     s3: S3, url: str, ask: Callable[[PartitionLog], object]
 ) -> None:
     log = next(iter(kafkastore.open(url)))
@@ -56,7 +56,7 @@ def test_a_store_that_denies_is_no_damaged_log(
     ask(log)
 
 
-def test_a_listing_that_is_denied_is_reported(s3: S3, url: str) -> None:
+def test_a_denied_listing_is_reported(s3: S3, url: str) -> None:
     s3.proxy.fault = lambda method, path: 403
     with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url)
@@ -74,8 +74,8 @@ def test_wrong_credentials_are_reported(
     assert isinstance(caught.value.__cause__, PermissionError)
 
 
-def test_what_fails_now_and_then_is_asked_for_again(s3: S3, url: str) -> None:
-    whole = read_all(url)
+def test_transient_errors_are_retried(s3: S3, url: str) -> None:
+    expected = read_all(url)
     kinds = cycle((503, "cut", None, None))
     given: list[int | str | None] = []
 
@@ -83,15 +83,15 @@ def test_what_fails_now_and_then_is_asked_for_again(s3: S3, url: str) -> None:
         given.append(next(kinds))
         return given[-1]
 
-    s3.file("logs").rename(s3.file("moved"))  # so that nothing of it is here
+    s3.file("logs").rename(s3.file("moved"))  # so that no bytes of it are local
     s3.proxy.fault = fault
-    assert read_all(url.replace("/logs", "/moved")) == whole
+    assert read_all(url.replace("/logs", "/moved")) == expected
     assert given.count(503) > 2
     assert given.count("cut") > 2
 
 
 @pytest.mark.parametrize("change", ["replaced", "deleted"])
-def test_an_object_that_changes_is_an_error_and_no_mixture(
+def test_a_changed_object_is_an_error(
     s3: S3, url: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = next(iter(kafkastore.open(url)))
@@ -104,13 +104,13 @@ def test_an_object_that_changes_is_an_error_and_no_mixture(
 
         library = s3fs.S3FileSystem(use_listings_cache=False)
         library.pipe_file(f"{s3.bucket}/{key}", bytes(segment.size))
-        os.utime(s3.file(key), ns=(segment.last_modified_ns,) * 2)  # only the ETag tells
+        os.utime(s3.file(key), ns=(segment.last_modified_ns,) * 2)  # only the ETag differs
     with pytest.raises(RemoteObjectChangedError) as caught:
         [*log.to_arrow()]
     assert caught.value.url == f"{url}/{log.topic_partition}/{segment.log_path.name}"
 
 
-def test_what_was_read_before_an_object_changed_is_not_mixed_with_it(
+def test_bytes_read_before_an_object_changed_are_not_mixed_with_new_ones(
     s3: S3, url: str
 ) -> None:
     log = next(iter(kafkastore.open(url)))
@@ -120,7 +120,7 @@ def test_what_was_read_before_an_object_changed_is_not_mixed_with_it(
     assert [row for batch in log.to_arrow() for row in batch.to_pylist()] == before
 
 
-def test_a_server_that_is_not_there_is_reported_with_its_url(
+def test_an_unreachable_server_is_reported_with_its_url(
     s3: S3, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -144,13 +144,13 @@ def test_a_server_that_is_not_there_is_reported_with_its_url(
         "s3://b/../logs",
     ],
 )
-def test_a_url_that_leads_nowhere_is_one_clear_error(url: str) -> None:
+def test_a_url_without_a_store_is_one_clear_error(url: str) -> None:
     with pytest.raises(RemoteStoreError) as caught:
         kafkastore.open(url)
     assert (caught.value.url, caught.value.done) == (url, "read")
 
 
-def test_errors_reach_other_processes_whole() -> None:
+def test_errors_can_be_pickled() -> None:
     for error in (
         RemoteStoreError("s3://b/k", "no", 1, 2),
         RemoteObjectChangedError("s3://b/k", "is gone"),
@@ -159,7 +159,7 @@ def test_errors_reach_other_processes_whole() -> None:
         assert (type(again), str(again)) == (type(error), str(error))
 
 
-def test_errors_name_urls_and_reach_other_processes_with_them() -> None:
+def test_errors_name_urls_also_after_pickling() -> None:
     path = to_path("s3://b/logs/t-0/0.log")
     error = kafkastore.CorruptBatchError("cut", path=path, position=7)
     for each in (error, pickle.loads(pickle.dumps(error))):

@@ -1,4 +1,4 @@
-"""HDFS, through a name node's and a data node's HTTP: read, checked, copied as from a disk."""
+"""HDFS through WebHDFS: read, checked and copied as from a disk."""
 from __future__ import annotations
 
 import getpass
@@ -19,7 +19,7 @@ from fsspec.implementations.webhdfs import WebHDFS
 from models.seed import SEED
 from pyspark.sql import SparkSession
 from remote import hdfs_server
-from remote.test_commands import assert_commands_say_the_same
+from remote.test_commands import assert_same_output
 from remote.test_copies import contents
 from spark.conftest import spark  # noqa: F401
 
@@ -29,27 +29,27 @@ from kafkastore.changes.upload_store import upload_store
 from kafkastore.remote.new_store import PARTS, PIECE_BYTES
 from kafkastore.remote.stores import COPYING
 
-#: Who runs the name node may do everything; others may read.
+#: The user of the name node may do everything; others may read.
 USER = getpass.getuser()
 
 
 @dataclass(frozen=True)
 class Hdfs:
-    """The file system, as tests use it."""
+    """The file system that tests use."""
 
     port: int
 
     @property
     def library(self) -> WebHDFS:
-        """The library that reads it."""
+        """Return the client library."""
         return WebHDFS("127.0.0.1", self.port, user=USER, use_listings_cache=False)
 
     def url(self, name: str, user: str = f"{USER}@") -> str:
-        """Where a directory is."""
+        """Return the URL of a directory."""
         return f"webhdfs://{user}127.0.0.1:{self.port}/{name}"
 
     def put(self, directory: Path, name: str) -> str:
-        """Put all files of a directory, with their modification times as HDFS has them: in ms."""
+        """Upload a directory with its modification times, which HDFS stores in ms."""
         library = self.library
 
         def put_one(path: Path) -> None:
@@ -64,7 +64,7 @@ class Hdfs:
         return self.url(name)
 
     def contents(self, name: str) -> dict[str, bytes]:
-        """Every file of a directory, but for the lock that is not copied."""
+        """Return the bytes of every file except the lock, which is not copied."""
         library = self.library
         return {
             path.removeprefix(f"/{name}/"): library.cat_file(path)
@@ -76,19 +76,19 @@ class Hdfs:
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    """An empty file system; no two tests use the same directory in it."""
+    """Start an empty file system; each test uses its own directory in it."""
     if not hdfs_server.jar().exists():
-        pytest.skip(f"{hdfs_server.jar()} is not there; python -m remote.hdfs_server fetches it")
+        pytest.skip(f"{hdfs_server.jar()} does not exist; python -m remote.hdfs_server fetches it")
     with hdfs_server.serving(tmp_path_factory.mktemp("hdfs")) as port:
         yield Hdfs(port)
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_every_reading_command_says_of_hdfs_what_it_says_of_a_directory(
+def test_every_reading_command_has_the_same_output_for_hdfs_as_for_a_directory(
     hdfs: Hdfs, run: Run, golden: Any, whole_seconds: Callable[[Path], Path]
 ) -> None:
     local = whole_seconds(golden("2.4.0", "create-time-out-of-order", "answers").logs)
-    assert_commands_say_the_same(run, local, hdfs.put(local, "read"))
+    assert_same_output(run, local, hdfs.put(local, "read"))
 
 
 def test_spark_reads_hdfs_as_it_reads_a_directory(
@@ -118,22 +118,22 @@ def test_hdfs_is_migrated_to_a_disk_and_within_itself(
     assert hdfs.contents("old") == before
 
 
-def test_what_another_user_may_not_do_is_a_sentence(
+def test_denied_access_is_one_sentence(
     hdfs: Hdfs, run: Run, golden: Any, tmp_path: Path
 ) -> None:
     local = golden("0.8.2.2", "codecs", "answers").logs
     hdfs.put(local, "closed")
-    stranger = hdfs.url("closed", "stranger@")
-    ran = run("migrate", local, "--copy-to", f"{stranger}-copy")
-    assert_one_sentence(ran, f"{stranger}-copy/", "can't be written: access is denied", "=stranger")
+    other = hdfs.url("closed", "other@")
+    ran = run("migrate", local, "--copy-to", f"{other}-copy")
+    assert_one_sentence(ran, f"{other}-copy/", "can't be written: access is denied", "=other")
     assert ran.err.count("check ") == 1
     inner = next(path for path in local.iterdir() if path.is_dir()).name
     hdfs.library._call("SETPERMISSION", "PUT", f"/closed/{inner}", permission="700")
-    assert_one_sentence(run("verify", stranger), f"{stranger} can't be read: access is denied")
+    assert_one_sentence(run("verify", other), f"{other} can't be read: access is denied")
     assert run("ls", hdfs.url("closed")).code == 0
 
 
-def test_a_file_that_is_written_again_is_an_error(hdfs: Hdfs, golden: Any) -> None:
+def test_a_rewritten_file_is_an_error(hdfs: Hdfs, golden: Any) -> None:
     url = hdfs.put(golden("2.4.0", "transactions", "answers").logs, "changing")
     log = next(iter(kafkastore.open(url)))
     segment = log.segments[0]
@@ -143,7 +143,7 @@ def test_a_file_that_is_written_again_is_an_error(hdfs: Hdfs, golden: Any) -> No
         [*log.to_arrow()]
 
 
-def test_a_name_node_that_is_not_there_is_a_sentence(run: Run) -> None:
+def test_an_unreachable_name_node_is_one_sentence(run: Run) -> None:
     ran = run("ls", "webhdfs://127.0.0.1:1/logs")
     assert_one_sentence(ran, "webhdfs://127.0.0.1:1/logs can't be read", "check the endpoint")
 

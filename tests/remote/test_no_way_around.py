@@ -1,4 +1,4 @@
-"""Whoever reads a file's bytes asks for them first: nobody reads past `kafkastore.reads`."""
+"""All code fetches bytes before it reads them: no reader bypasses `kafkastore.reads`."""
 from __future__ import annotations
 
 import ast
@@ -15,8 +15,8 @@ READERS = {
 }
 METHODS = {"read_bytes", "read_text", "readinto"}
 
-#: Files in which bytes are read, and why that is right there.
-ASKS_FIRST = {
+#: Modules that read bytes, by why that is correct.
+FETCHES_FIRST = {
     "kafkastore/segment/log_file.py",
     "kafkastore/segment/index_file.py",
     "kafkastore/segment/recovery.py",
@@ -28,7 +28,7 @@ ASKS_FIRST = {
     "kafkastore/changes/file_state.py",
 }
 ONLY_OPENS = {"kafkastore/segment/regular_file.py"}
-NEVER_A_STORE_S_FILE = {
+NO_FILES_OF_STORES = {
     "kafkastore/remote/sparse_files.py": "it writes what was fetched",
     "kafkastore/remote/mount.py": "the lock of the temporary directory",
     "kafkastore/fs.py": "alters; a remote store is refused before",
@@ -40,7 +40,7 @@ NEVER_A_STORE_S_FILE = {
     "legacy/mtimes.py": "a list that the user wrote",
     "migration/answers.py": "a directory of links and new indexes: see its test",
 }
-#: Not of this layer: what these folders read themselves is output, options, Spark's own files.
+#: Not part of this layer: these folders only read output, options and Spark's own files.
 OTHER_FILES = ("kafkastore/cli/", "kafkastore/spark/")
 
 
@@ -53,8 +53,8 @@ def reading_calls(text: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def test_every_read_is_known_to_ask_first(pytestconfig: pytest.Config) -> None:
-    known = ASKS_FIRST | ONLY_OPENS | NEVER_A_STORE_S_FILE.keys()
+def test_every_module_that_reads_is_listed(pytestconfig: pytest.Config) -> None:
+    known = FETCHES_FIRST | ONLY_OPENS | NO_FILES_OF_STORES.keys()
     found = [
         f"{name}:{line}: {call}"
         for folder in ("kafkastore", "legacy", "migration")
@@ -66,22 +66,22 @@ def test_every_read_is_known_to_ask_first(pytestconfig: pytest.Config) -> None:
     assert found == []
 
 
-def test_what_asks_first_asks_in_every_function_that_reads(pytestconfig: pytest.Config) -> None:
-    for name in ASKS_FIRST:
+def test_every_function_that_reads_fetches_first(pytestconfig: pytest.Config) -> None:
+    for name in FETCHES_FIRST:
         tree = ast.parse((pytestconfig.rootpath / name).read_text())
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 text = ast.unparse(function)
                 calls = {call for _, call in reading_calls(text)} - {"open", "os.open", "FileIO"}
                 if calls and not re.search(r"\b(fetch_bytes|is_remote)\(", text):
-                    # One that a caller in the same file has asked for.
+                    # A caller in the same file has fetched the bytes.
                     assert (name, function.name) in {
                         ("kafkastore/changes/copy_file.py", "_copy_extent"),
                         ("kafkastore/segment/log_file.py", "_map"),
                     }, (name, function.name)
 
 
-def test_compiled_code_reads_in_one_function_that_asks(pytestconfig: pytest.Config) -> None:
+def test_compiled_code_reads_in_one_function_that_fetches(pytestconfig: pytest.Config) -> None:
     found = {
         str(path.relative_to(pytestconfig.rootpath))
         for kind in ("*.pyx", "*.pxd", "*.h")
@@ -97,10 +97,10 @@ def test_compiled_code_reads_in_one_function_that_asks(pytestconfig: pytest.Conf
 @pytest.mark.parametrize(
     "text", ["open(p, 'rb')", "Path(p).read_bytes()", "os.pread(d, 1, 0)", "mmap.mmap(d, 1)"]
 )
-def test_a_read_is_seen(text: str) -> None:
+def test_a_read_is_detected(text: str) -> None:
     assert list(reading_calls(text))
 
 
-def test_every_exception_is_still_one(pytestconfig: pytest.Config) -> None:
-    for name in (*ASKS_FIRST, *ONLY_OPENS, *NEVER_A_STORE_S_FILE):
+def test_every_listed_module_still_reads(pytestconfig: pytest.Config) -> None:
+    for name in (*FETCHES_FIRST, *ONLY_OPENS, *NO_FILES_OF_STORES):
         assert list(reading_calls((pytestconfig.rootpath / Path(name)).read_text())), name

@@ -1,4 +1,4 @@
-"""Stores that are not S3 are read through what every library of fsspec has."""
+"""Stores other than S3 are read through the common interface of fsspec."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from kafkastore.remote.stores import _modified_ns
 
 @pytest.fixture
 def memory(golden: Any) -> Iterator[Any]:
-    """fsspec's store in memory, with a log directory."""
+    """Return fsspec's store in memory with a log directory."""
     library = fsspec.filesystem("memory")
     library.put(f"{golden('2.4.0', 'transactions', 'answers').logs}/", "/logs/", recursive=True)
     yield library
@@ -33,7 +33,7 @@ def test_records_are_those_of_the_local_store(golden: Any) -> None:
         ]
 
 
-def test_a_file_that_changes_is_an_error(memory: Any) -> None:
+def test_a_changed_file_is_an_error(memory: Any) -> None:
     log = next(iter(kafkastore.open("memory://logs")))
     path = f"/logs/{log.topic_partition}/{log.segments[0].log_path.name}"
     memory.pipe_file(path, bytes(log.segments[0].size))
@@ -41,9 +41,9 @@ def test_a_file_that_changes_is_an_error(memory: Any) -> None:
         [*log.to_arrow()]
 
 
-def test_a_directory_that_cant_be_listed_is_an_error_and_not_left_out() -> None:
+def test_an_unlistable_directory_is_an_error_and_not_left_out() -> None:
     class Library(fsspec.AbstractFileSystem):
-        """One that lists by fsspec's own walk, as WebHDFS does."""
+        """A library that lists by fsspec's own walk, as WebHDFS does."""
 
         protocol = "denying"
 
@@ -73,5 +73,5 @@ def test_a_directory_that_cant_be_listed_is_an_error_and_not_left_out() -> None:
         {"last_modified": datetime.fromisoformat("2020-09-13T12:26:40.5Z")},
     ],
 )
-def test_modification_times_are_read_in_each_form(info: dict[str, Any]) -> None:
+def test_modification_times_are_read_in_each_format(info: dict[str, Any]) -> None:
     assert _modified_ns("x://y", info) == 1_600_000_000_500_000_000

@@ -1,4 +1,4 @@
-"""The path objects of remote stores: their text is the URL, system calls get the local file."""
+"""The path objects of remote stores: their text is the URL, system calls use a local file."""
 from __future__ import annotations
 
 import copy
@@ -20,7 +20,7 @@ URL = "memory://logs of all"
 
 @pytest.fixture
 def listed() -> Iterator[Path]:
-    """A store in memory."""
+    """Return the path of a store in memory."""
     library: Any = fsspec.filesystem("memory")
     library.pipe_file("/logs of all/t-0/1.log", b"some")
     library.pipe_file("/logs of all/meta.properties", b"")
@@ -28,7 +28,7 @@ def listed() -> Iterator[Path]:
     library.rm("/", recursive=True)
 
 
-def test_whatever_prints_a_path_prints_the_url(listed: Path) -> None:
+def test_a_path_is_printed_as_its_url(listed: Path) -> None:
     path = listed / "t-0" / "1.log"
     url = f"{URL}/t-0/1.log"
     assert [str(path), f"{path}", path.as_posix(), path.as_uri()] == [url] * 4
@@ -40,7 +40,7 @@ def test_whatever_prints_a_path_prints_the_url(listed: Path) -> None:
     assert (path.name, path.stem, str(path.relative_to(listed))) == ("1.log", "1", "t-0/1.log")
 
 
-def test_whatever_opens_a_path_has_the_local_file(listed: Path) -> None:
+def test_opening_a_path_opens_the_local_file(listed: Path) -> None:
     path = listed / "t-0" / "1.log"
     assert os.fspath(path).startswith("/")
     assert os.stat(path).st_size == path.stat().st_size == path.lstat().st_size == 4
@@ -51,7 +51,7 @@ def test_whatever_opens_a_path_has_the_local_file(listed: Path) -> None:
         assert os.path.samestat(os.fstat(by_method.fileno()), os.fstat(by_function.fileno()))
 
 
-def test_what_lies_in_a_directory_has_urls(listed: Path) -> None:
+def test_files_in_a_directory_have_urls(listed: Path) -> None:
     directory, file = f"{URL}/t-0", f"{URL}/t-0/1.log"
     inside = {directory, f"{URL}/meta.properties"}
     assert set(map(str, listed.iterdir())) == set(map(str, listed.glob("*"))) == inside
@@ -62,7 +62,7 @@ def test_what_lies_in_a_directory_has_urls(listed: Path) -> None:
     assert walked == {URL: (["t-0"], ["meta.properties"]), directory: ([], ["1.log"])}
 
 
-def test_a_path_is_the_same_as_another_of_its_url(listed: Path) -> None:
+def test_paths_of_the_same_url_are_equal(listed: Path) -> None:
     path = listed / "t-0"
     for other in (
         to_path(f"{URL}/t-0"), to_path(os.fspath(path)), to_path(path), copy.deepcopy(path),
@@ -81,7 +81,7 @@ def test_local_paths_and_urls_of_files_are_paths(tmp_path: Path) -> None:
         refuse_remote(given)
 
 
-def test_nothing_remote_is_changed(listed: Path, tmp_path: Path) -> None:
+def test_remote_files_are_never_changed(listed: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(listed)
     for given in (URL, listed, os.fspath(listed), link):
@@ -98,7 +98,7 @@ def test_a_path_is_listed_once_until_listings_are_forgotten(listed: Path) -> Non
     assert (open_path(URL) / "t-0" / "3.log").exists()
 
 
-def test_errors_of_the_system_name_the_url(listed: Path) -> None:
+def test_os_errors_name_the_url(listed: Path) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         (listed / "t-1").read_bytes()
     name_url(raised.value)

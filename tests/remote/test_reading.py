@@ -1,4 +1,4 @@
-"""A store in S3 says what the same store says on a local disk."""
+"""A store in S3 gives the same results as the same store on a local disk."""
 from __future__ import annotations
 
 import os
@@ -22,8 +22,8 @@ from kafkastore.remote.stores import RemoteStore
 CASES = ["transactions", "codecs", "old-formats", "crash-*", "compacted", "preallocate-killed"]
 
 
-def told(log: PartitionLog) -> dict[str, Any]:
-    """All that is easily asked of a partition."""
+def results_of(log: PartitionLog) -> dict[str, Any]:
+    """Return the results of the main functions for a partition."""
     try:
         records: Any = [row for batch in log.to_arrow() for row in batch.to_pylist()]
     except kafkastore.CorruptionError as error:
@@ -54,7 +54,7 @@ def told(log: PartitionLog) -> dict[str, Any]:
 
 
 @pytest.mark.golden_cases(names=CASES, versions=["0.8.2.2", "2.4.0"], answers="answers")
-def test_every_answer_is_that_of_the_local_store(
+def test_all_results_are_those_of_the_local_store(
     golden_case: Any,
     s3: S3,
     poisoned: None,
@@ -65,7 +65,7 @@ def test_every_answer_is_that_of_the_local_store(
     here, there = kafkastore.open(local), kafkastore.open(url)
     assert list(there.partitions) == list(here.partitions)
     for topic_partition in here.partitions:
-        assert told(there[topic_partition]) == told(here[topic_partition])
+        assert results_of(there[topic_partition]) == results_of(here[topic_partition])
     for ask in (kafkastore.verify, lambda path: kafkastore.predict_start(path, "2.4")):
         said = [re.sub(" at 0x.*?>", "", repr(each)) for each in ask(url)]
         said = [each.replace(url, str(local)).replace("RemotePath", "PosixPath") for each in said]
@@ -85,7 +85,7 @@ def test_a_partition_directory_is_opened_by_its_url(s3: S3, golden: Any) -> None
     assert f"prefix=logs/{name}/" in listed[0]
 
 
-def test_schemes_are_written_in_any_case(s3: S3, golden: Any) -> None:
+def test_schemes_are_case_insensitive(s3: S3, golden: Any) -> None:
     case = golden("2.4.0", "codecs", "answers")
     url = s3.put(case.logs, "logs")
     store = kafkastore.open(url.replace("s3:", "S3:"))
@@ -93,7 +93,7 @@ def test_schemes_are_written_in_any_case(s3: S3, golden: Any) -> None:
     assert list(kafkastore.open(f"FILE://{case.logs}").partitions) == list(store.partitions)
 
 
-def test_local_and_remote_directories_are_opened_together(s3: S3, golden: Any) -> None:
+def test_local_and_remote_directories_can_be_opened_together(s3: S3, golden: Any) -> None:
     one, other = golden("2.4.0", "transactions", "answers"), golden("2.4.0", "codecs", "answers")
     store = kafkastore.open([s3.put(one.logs, "one"), other.logs])
     assert set(store.partitions) == {
@@ -101,7 +101,7 @@ def test_local_and_remote_directories_are_opened_together(s3: S3, golden: Any) -
     }
 
 
-def test_options_for_the_library_can_be_given(
+def test_options_are_passed_to_the_library(
     s3: S3, golden: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = s3.put(golden("2.4.0", "codecs", "answers").logs, "logs")
@@ -113,7 +113,7 @@ def test_options_for_the_library_can_be_given(
         assert log.segments
 
 
-def test_refresh_sees_what_was_added(s3: S3, golden: Any) -> None:
+def test_refresh_finds_added_objects(s3: S3, golden: Any) -> None:
     case = golden("2.4.0", "transactions", "answers")
     logs = {str(log.topic_partition): log for log in kafkastore.open(case.logs)}
     name, log = next((name, log) for name, log in logs.items() if len(log.segments) > 1)
@@ -131,10 +131,10 @@ def test_refresh_sees_what_was_added(s3: S3, golden: Any) -> None:
         path.rename(s3.file(f"logs/{name}/{path.name}"))
     away.rmdir()
     there.refresh()
-    assert told(there)["records"] == told(log)["records"]
+    assert results_of(there)["records"] == results_of(log)["records"]
 
 
-def test_a_path_that_another_process_sent_is_opened_by_a_listing_of_our_own(
+def test_a_pickled_path_is_opened_by_a_new_listing(
     s3: S3, golden: Any
 ) -> None:
     local = kafkastore.open(golden("2.4.0", "transactions", "answers").logs)
@@ -152,18 +152,18 @@ def test_a_path_that_another_process_sent_is_opened_by_a_listing_of_our_own(
             elsewhere / str(log.topic_partition), log.topic_partition, LogDir(elsewhere)
         )
         assert str(there.path) == f"{url}/{log.topic_partition}"
-        assert told(there)["records"] == told(log)["records"]
+        assert results_of(there)["records"] == results_of(log)["records"]
         assert there.log_start_offset == log.log_start_offset
 
 
-def test_where_nothing_is_there_is_no_store(s3: S3) -> None:
+def test_an_empty_url_is_not_a_store(s3: S3) -> None:
     with pytest.raises(NotALogDirectoryError, match="/nothing"):
         kafkastore.open(f"s3://{s3.bucket}/nothing/")
     with pytest.raises(NotALogDirectoryError, match="s3://no-such-bucket/logs"):
         kafkastore.open("s3://no-such-bucket/logs")
 
 
-def test_objects_that_no_file_can_be_are_left_out(s3: S3, golden: Any) -> None:
+def test_objects_whose_names_cannot_be_files_are_left_out(s3: S3, golden: Any) -> None:
     case = golden("2.4.0", "codecs", "answers")
     url = s3.put(case.logs, "logs")
     s3.file("logs/codecs-directory").mkdir()
@@ -191,7 +191,9 @@ def test_an_object_s_name_never_leads_out_of_its_directory(
     assert (objects.keys(), directories) == ({"t-0/good"}, {"t-1", "t-2"})
 
 
-def test_nothing_is_left_behind_when_the_process_ends(tmp_path: Path, golden: Any, s3: S3) -> None:
+def test_temporary_files_are_removed_when_the_process_ends(
+    tmp_path: Path, golden: Any, s3: S3
+) -> None:
     url = s3.put(golden("2.4.0", "codecs", "answers").logs, "logs")
     reading = f"import kafkastore; print(len(list(kafkastore.open({url!r})))); "
     environment = os.environ | {"TMPDIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""How many requests, and how many bytes, reading a store in S3 takes."""
+"""How many requests and bytes it takes to read a store in S3."""
 from __future__ import annotations
 
 import math
@@ -20,7 +20,7 @@ from kafkastore.remote.sparse_files import BLOCK_BYTES, LARGEST_FETCH_BLOCKS, WH
 START = 1_500_000_000_000
 SEGMENTS = 50
 BATCHES, RECORD_BYTES = 40, 16_000
-#: What the small files of a log directory and of a partition may cost together.
+#: Requests for the small files of a log directory and a partition together.
 SMALL_FILES = 8
 
 
@@ -39,13 +39,13 @@ def write_store(root: Path, record_bytes: int) -> Path:
 
 @pytest.fixture(scope="module")
 def big_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """50 segments of batches of 16 KB: what is read of them can be told from the whole."""
+    """Write 50 large segments with batches of 16 KB, so that partial reads can be detected."""
     return write_store(tmp_path_factory.mktemp("big") / "logs", RECORD_BYTES)
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Nearly as many objects, with few bytes."""
+    """Write nearly as many objects with few bytes."""
     return write_store(tmp_path_factory.mktemp("small") / "logs", 10)
 
 
@@ -53,7 +53,7 @@ def objects(root: Path) -> int:
     return sum(path.is_file() for path in root.rglob("*"))
 
 
-def test_opening_and_listing_takes_a_request_for_a_thousand_objects(
+def test_opening_and_listing_takes_one_request_for_a_thousand_objects(
     s3: S3, store: Path
 ) -> None:
     url = s3.put(store, "logs")
@@ -75,7 +75,7 @@ def test_more_than_a_thousand_objects_are_listed_page_by_page(s3: S3) -> None:
     assert len(s3.proxy.requests) == 2
 
 
-def test_a_lookup_by_time_that_trusts_indexes_reads_their_tails_and_one_place(
+def test_a_lookup_by_time_that_trusts_indexes_reads_their_ends_and_one_position(
     s3: S3, big_store: Path
 ) -> None:
     url = s3.put(big_store, "logs")
@@ -85,7 +85,7 @@ def test_a_lookup_by_time_that_trusts_indexes_reads_their_tails_and_one_place(
     assert found.offset == 778
     gets = s3.proxy.gets
     by_file = Counter(each.path for each in gets)
-    # A segment before the one that answers: both indexes, the first batch and those behind the
+    # A segment before the one with the answer: both indexes, the first batch and those after the
     # last index entry.
     segments = 778 // BATCHES + 1
     assert len(gets) <= 4 * segments + SMALL_FILES
@@ -112,7 +112,7 @@ def test_a_lookup_by_time_that_checks_indexes_fetches_the_segments_up_to_the_ans
     assert sum(read) <= sum(fetched.values()) <= sum(read) + 2 * WHOLE_BLOCKS * BLOCK_BYTES
 
 
-def test_a_minute_of_fifty_segments_is_read_from_those_that_have_it(
+def test_a_minute_of_fifty_segments_is_read_only_from_those_that_contain_it(
     s3: S3, big_store: Path
 ) -> None:
     url = s3.put(big_store, "logs")
@@ -127,7 +127,7 @@ def test_a_minute_of_fifty_segments_is_read_from_those_that_have_it(
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_of_preallocated_indexes_the_used_part_is_fetched(
+def test_only_the_used_part_of_preallocated_indexes_is_fetched(
     s3: S3, golden: Any, whole_seconds: Callable[[Path], Path]
 ) -> None:
     logs = whole_seconds(golden("2.4.0", "preallocate-killed", "answers").logs)
@@ -153,7 +153,7 @@ def test_of_preallocated_indexes_the_used_part_is_fetched(
     assert max(fetched.values()) <= 2 * BLOCK_BYTES
 
 
-def test_reading_all_fetches_each_byte_once_in_pieces_that_grow(s3: S3, big_store: Path) -> None:
+def test_reading_all_fetches_each_byte_once_in_growing_pieces(s3: S3, big_store: Path) -> None:
     url = s3.put(big_store, "logs")
     log = kafkastore.open(url)["orders-0"]
     rows = sum(len(each) for each in log.to_arrow())
@@ -187,7 +187,7 @@ def test_a_command_lists_a_store_once(s3: S3, run: Run, store: Path, line: str) 
     )
 
 
-def test_a_directory_above_one_that_was_listed_is_listed(s3: S3, store: Path) -> None:
+def test_a_parent_of_a_listed_directory_is_listed(s3: S3, store: Path) -> None:
     s3.put(store, "logs/kept")
     log = next(iter(kafkastore.open(f"s3://{s3.bucket}/logs/kept/orders-0")))
     above, local = kafkastore.open(log.path.parent), kafkastore.open(store)

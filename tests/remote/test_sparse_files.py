@@ -1,4 +1,4 @@
-"""Sparse files: what is asked for with one request, how much disk they take, who may use them."""
+"""Sparse files: the bytes of each request, the disk space, and use by threads and processes."""
 from __future__ import annotations
 
 import os
@@ -20,24 +20,24 @@ MODIFIED_NS = 1_600_000_000_123_456_789
 
 
 class Store:
-    """A store in memory that keeps what it was asked for."""
+    """A store in memory that records the requested ranges."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.asked: list[tuple[int, int]] = []
+        self.requests: list[tuple[int, int]] = []
 
-    def read(self, asked: RemoteObject, start: int, end: int) -> bytes:
-        self.asked.append((start, end))
+    def read(self, source: RemoteObject, start: int, end: int) -> bytes:
+        self.requests.append((start, end))
         return self.data[start:end]
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        return [(start // BLOCK_BYTES, -(-end // BLOCK_BYTES)) for start, end in self.asked]
+        return [(start // BLOCK_BYTES, -(-end // BLOCK_BYTES)) for start, end in self.requests]
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> Any:
-    """A function of a number of blocks: a file, its store, and a descriptor to read it by."""
+    """Return a function from a number of blocks to a file, its store, and a descriptor."""
     opened, files = [], []
 
     def make(
@@ -66,7 +66,7 @@ def read(descriptor: int, start: int, size: int) -> bytes:
     return os.pread(descriptor, size, start)
 
 
-def test_who_reads_on_gets_ever_larger_pieces(made: Any) -> None:
+def test_a_sequential_reader_gets_ever_larger_pieces(made: Any) -> None:
     _, store, descriptor = made(1000, odd_bytes=5)
     got = b"".join(
         read(descriptor, at, BLOCK_BYTES) for at in range(0, len(store.data), BLOCK_BYTES)
@@ -78,7 +78,7 @@ def test_who_reads_on_gets_ever_larger_pieces(made: Any) -> None:
     ]
 
 
-def test_who_reads_backwards_too(made: Any) -> None:
+def test_a_backward_reader_also_gets_larger_pieces(made: Any) -> None:
     _, store, descriptor = made(100)
     for at in reversed(range(100)):
         start = at * BLOCK_BYTES
@@ -86,24 +86,24 @@ def test_who_reads_backwards_too(made: Any) -> None:
     assert store.blocks == [(99, 100), (97, 99), (93, 97), (85, 93), (69, 85), (37, 69), (0, 37)]
 
 
-def test_who_jumps_gets_what_was_asked_for(made: Any) -> None:
+def test_a_random_reader_gets_only_the_requested_blocks(made: Any) -> None:
     _, store, descriptor = made(1000)
     for at in (500, 10, 900, 300):
         read(descriptor, at * BLOCK_BYTES + 7, 100)
     assert store.blocks == [(500, 501), (10, 11), (900, 901), (300, 301)]
     read(descriptor, 500 * BLOCK_BYTES, BLOCK_BYTES)
-    assert len(store.asked) == 4
+    assert len(store.requests) == 4
 
 
-def test_a_small_file_comes_whole(made: Any) -> None:
+def test_a_small_file_is_completely_fetched(made: Any) -> None:
     _, store, descriptor = made(3, odd_bytes=1)
     read(descriptor, 2 * BLOCK_BYTES, 1)
-    assert store.asked == [(0, 3 * BLOCK_BYTES + 1)]
+    assert store.requests == [(0, 3 * BLOCK_BYTES + 1)]
 
 
-@pytest.mark.parametrize(("used", "asked"), [(0, 1), (1, 2), (5, 3), (40, 6)])
-def test_of_a_preallocated_index_the_zeros_are_not_fetched(
-    made: Any, used: int, asked: int
+@pytest.mark.parametrize(("used", "requests"), [(0, 1), (1, 2), (5, 3), (40, 6)])
+def test_the_zeros_of_a_preallocated_index_are_not_fetched(
+    made: Any, used: int, requests: int
 ) -> None:
     size = 10 << 20
     odd = 7 if used else 0
@@ -113,16 +113,16 @@ def test_of_a_preallocated_index_the_zeros_are_not_fetched(
     step = 48 * 1024
     for start in reversed(range(0, size, step)):
         assert read(descriptor, start, step) == store.data[start : start + step]
-    assert len(store.asked) == asked + 1  # and the last block
-    assert sum(end - start for start, end in store.asked) <= 2 * (used + 2) * BLOCK_BYTES
+    assert len(store.requests) == requests + 1  # and the last block
+    assert sum(end - start for start, end in store.requests) <= 2 * (used + 2) * BLOCK_BYTES
     _, store, descriptor = made(
         used, odd, zeros=size - used * BLOCK_BYTES - odd, suffix=".timeindex"
     )
     assert read(descriptor, 0, size) == store.data
-    assert len(store.asked) == asked + 1
+    assert len(store.requests) == requests + 1
 
 
-def test_a_preallocated_index_that_is_copied_comes_whole(made: Any) -> None:
+def test_a_preallocated_index_that_is_copied_is_completely_fetched(made: Any) -> None:
     _, store, descriptor = made(1, zeros=99 * BLOCK_BYTES, suffix=".index")
     store.data = store.data[: 50 * BLOCK_BYTES] + b"damage" + store.data[50 * BLOCK_BYTES + 6 :]
     read(descriptor, 100 * BLOCK_BYTES - 100, 100)  # for its last entry
@@ -132,7 +132,7 @@ def test_a_preallocated_index_that_is_copied_comes_whole(made: Any) -> None:
     assert b"".join(copied) == store.data
 
 
-def test_an_index_in_use_to_its_end_is_fetched_as_any_file(made: Any) -> None:
+def test_an_index_used_to_its_end_is_fetched_like_other_files(made: Any) -> None:
     _, store, descriptor = made(100, suffix=".index")
     assert read(descriptor, 99 * BLOCK_BYTES, 100) == store.data[99 * BLOCK_BYTES :][:100]
     assert read(descriptor, 0, len(store.data)) == store.data
@@ -145,13 +145,13 @@ def test_a_large_piece_takes_several_requests(made: Any) -> None:
     assert max(end - start for start, end in store.blocks) == LARGEST_FETCH_BLOCKS
 
 
-def test_after_the_end_there_is_nothing_to_do(made: Any) -> None:
+def test_nothing_is_fetched_beyond_the_end(made: Any) -> None:
     _, store, descriptor = made(5)
     assert read(descriptor, 5 * BLOCK_BYTES, 100) == b""
-    assert store.asked == []
+    assert store.requests == []
 
 
-def test_size_and_modification_time_stay_the_object_s(
+def test_size_and_modification_time_are_those_of_the_object(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(4 * BLOCK_BYTES))
@@ -162,7 +162,7 @@ def test_size_and_modification_time_stay_the_object_s(
         assert (status.st_size, status.st_mtime_ns) == (len(store.data), MODIFIED_NS)
 
 
-def test_the_disk_that_is_taken_is_bounded(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_used_disk_space_is_bounded(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     room = 40
     monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(room * BLOCK_BYTES))
     made_ones = [made(30) for _ in range(6)]
@@ -173,11 +173,11 @@ def test_the_disk_that_is_taken_is_bounded(made: Any, monkeypatch: pytest.Monkey
             assert read(descriptor, start, BLOCK_BYTES) == store.data[start : start + BLOCK_BYTES]
             taken = sum(os.stat(file.path).st_blocks for file, _, _ in made_ones) * 512
             most = max(most, taken)
-    assert most <= (room + 16) * BLOCK_BYTES  # one fetch may come on top before room is made
+    assert most <= (room + 16) * BLOCK_BYTES  # one fetch may exceed it before space is freed
     assert most >= room * BLOCK_BYTES // 2
 
 
-def test_one_file_larger_than_the_room_is_read_too(
+def test_a_file_larger_than_the_disk_space_can_be_read(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(16 * BLOCK_BYTES))
@@ -188,7 +188,7 @@ def test_one_file_larger_than_the_room_is_read_too(
     assert os.stat(file.path).st_blocks * 512 <= (16 + LARGEST_FETCH_BLOCKS) * BLOCK_BYTES
 
 
-def test_threads_never_lose_what_they_are_about_to_read(
+def test_threads_never_lose_bytes_before_they_read_them(
     made: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, str(12 * BLOCK_BYTES))
@@ -206,7 +206,7 @@ def test_threads_never_lose_what_they_are_about_to_read(
         assert list(pool.map(work, range(4))) == [0, 0, 0, 0]
 
 
-def test_a_file_that_is_gone_gives_no_more(made: Any) -> None:
+def test_a_removed_file_can_no_longer_be_read(made: Any) -> None:
     file, _, descriptor = made(100)
     first = read(descriptor, 0, 10)
     file.remove()
@@ -216,7 +216,7 @@ def test_a_file_that_is_gone_gives_no_more(made: Any) -> None:
     assert caught.value.url == "s3://b/0.log"
 
 
-def test_local_files_are_not_looked_at(tmp_path: Path, made: Any) -> None:
+def test_local_files_are_not_affected(tmp_path: Path, made: Any) -> None:
     made(1)
     path = tmp_path / "local"
     path.write_bytes(b"local")
@@ -225,7 +225,7 @@ def test_local_files_are_not_looked_at(tmp_path: Path, made: Any) -> None:
         assert not is_remote(file.fileno())
 
 
-def test_a_forked_process_must_open_for_itself(made: Any) -> None:
+def test_a_forked_process_must_open_files_itself(made: Any) -> None:
     _, _, descriptor = made(10)
     out, into = os.pipe()
     if (child := os.fork()) == 0:
@@ -243,7 +243,9 @@ def test_a_forked_process_must_open_for_itself(made: Any) -> None:
     assert "forked; open it again" in said
 
 
-def test_room_that_is_no_number_is_refused(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_space_that_is_not_a_number_is_refused(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(sparse_files.DISK_BYTES_VARIABLE, "1 GB")
     with pytest.raises(InvalidConfigError) as caught:
         sparse_files.disk_bytes()

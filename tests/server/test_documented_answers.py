@@ -10,7 +10,7 @@ from kafkastore.server import ErrorCode
 DOCUMENT = Path(__file__).parents[2] / "docs" / "list_offsets_answers.md"
 
 
-def test_the_document_s_examples_run(tmp_path, monkeypatch):
+def test_the_examples_of_the_document_run(tmp_path, monkeypatch):
     samples.unpack(tmp_path / "samples")
     monkeypatch.chdir(tmp_path)
     text = DOCUMENT.read_text().replace("```", "\n")

@@ -1,4 +1,4 @@
-"""Every ListOffsets request that a real broker answered, asked again of one that is described."""
+"""Every ListOffsets request that a real broker answered, sent to a described broker."""
 
 from dataclasses import replace
 from itertools import zip_longest
@@ -23,12 +23,12 @@ from kafkastore.server import handle_list_offset_request, sole_broker
 
 
 def named(name):
-    """TopicPartition of ``topic-partition``."""
+    """Return the TopicPartition of ``topic-partition``."""
     return parse_partition_directory(name).topic_partition
 
 
 def epoch_in(partition):
-    """The leader epoch while the broker was asked: the log need not have it."""
+    """Return the leader epoch at the time of the requests; the log need not have it."""
     latest = [
         row["leader_epoch"]
         for row in partition.get("list_offsets", [])
@@ -38,24 +38,24 @@ def epoch_in(partition):
 
 
 def described(case, **fields):
-    """The broker that answered, over what it left."""
+    """Return the broker that answered, described over the directory that it left."""
     broker = sole_broker(kafkastore.open(case.logs), case.answers["kafka"])
-    told = case.answers["partitions"]
+    recorded = case.answers["partitions"]
     states = {
-        key: state._replace(leader_epoch=epoch_in(told.get(str(key), {})), **fields)
+        key: state._replace(leader_epoch=epoch_in(recorded.get(str(key), {})), **fields)
         for key, state in broker.metadata.items()
     }
     return replace(broker, metadata=states)
 
 
 class Exchange:
-    """Asks a broker over the wire's bytes, one partition or several at a time."""
+    """Sends serialized requests to a broker, for one partition or several at a time."""
 
     def __init__(self, broker, **clock_and_mtimes):
         self.broker, self.clock_and_mtimes = broker, clock_and_mtimes
 
     def ask(self, rows, version, isolation=0):
-        """[(TopicPartition, response)] for [(TopicPartition, row of the answers)]."""
+        """Return [(TopicPartition, response)] for [(TopicPartition, row of the answers)]."""
         topics = {}
         for (topic, number), row in rows:
             topics.setdefault(topic, []).append(
@@ -67,7 +67,7 @@ class Exchange:
                 )
             )
         request = ListOffsetsRequest(
-            tuple(ListOffsetsTopic(name, tuple(asked)) for name, asked in topics.items()),
+            tuple(ListOffsetsTopic(name, tuple(rows)) for name, rows in topics.items()),
             isolation_level=isolation,
         )
         read = parse_request(pack_request(request, version), version)
@@ -81,14 +81,14 @@ class Exchange:
         }
 
 
-def told(row):
-    """A row of the answers, as a response would have it."""
+def expected_response(row):
+    """Return a row of the answers in the form of a response."""
     epoch = -1 if row["leader_epoch"] is None else row["leader_epoch"]
     return row["error"], row["result_timestamp"], row["offset"], epoch
 
 
-def asked_together(partitions, rows_of):
-    """[[(TopicPartition, row)]]: each partition once in a request, first rows first."""
+def requests_of(partitions, rows_of):
+    """Return [[(TopicPartition, row)]]: each partition once in a request, first rows first."""
     columns = [
         [(named(name), row) for row in rows_of(partition)]
         for name, partition in partitions.items()
@@ -97,21 +97,21 @@ def asked_together(partitions, rows_of):
 
 
 def lost_since(case, broker, row, topic_partition):
-    """Whether an answer rests on the last batch, cut off or damaged after it was asked."""
+    """Return whether an answer depends on the last batch, removed or damaged since then."""
     log = broker.store[topic_partition]
-    told_end = case.answers["partitions"][str(topic_partition)]["log_end_offset"]
+    recorded_end = case.answers["partitions"][str(topic_partition)]["log_end_offset"]
     match case.name, case.answers_name:
         case "crash-torn", "answers":
-            return row["offset"] == told_end > log.log_end_offset
+            return row["offset"] == recorded_end > log.log_end_offset
         case "crash-bad-crc", "answers":
-            # The state that is meant has recovered, without the batch.
+            # In this state the log has been recovered without the batch.
             end = log.segments[-1].rebuilt_indexes().next_offset
             return row["timestamp"] == MAX_TIMESTAMP and row["offset"] >= end
     return False
 
 
-def test_every_answer_of_every_broker_is_given(golden_case):
-    # A batch was damaged after the broker had been asked; what is committed can't be told since.
+def test_every_answer_of_every_broker_is_reproduced(golden_case):
+    # A batch was damaged after the broker had answered; what is committed is unknown since.
     is_damaged = (golden_case.name, golden_case.answers_name) == ("crash-bad-crc", "answers")
     partitions = golden_case.answers["partitions"]
     broker = described(golden_case)
@@ -131,18 +131,18 @@ def test_every_answer_of_every_broker_is_given(golden_case):
             rows = partition.get("list_offsets", [])
             return [row for row in rows if (row["version"], row["isolation"]) == kind]
 
-        for rows in asked_together(partitions, of_kind):
+        for rows in requests_of(partitions, of_kind):
             answers = exchange.ask(rows, version, isolation)
             assert len(answers) == len(rows)
             for topic_partition, row in rows:
                 if lost_since(golden_case, broker, row, topic_partition):
                     continue
                 answer = answers[topic_partition]
-                assert answer[1:5] == told(row), (topic_partition, row)
+                assert answer[1:5] == expected_response(row), (topic_partition, row)
 
 
 @pytest.mark.golden_cases(versions=["0.*", "2.*", "3.*"])
-def test_every_answer_by_modification_times_is_given(golden_case):
+def test_every_answer_by_modification_times_is_reproduced(golden_case):
     partitions = golden_case.answers["partitions"]
     broker = described(golden_case)
     mtimes = {
@@ -159,7 +159,7 @@ def test_every_answer_by_modification_times_is_given(golden_case):
         rows = partition.get("list_offsets_v0", [])
         return [row for row in rows if "exception" not in row]
 
-    for rows in asked_together(partitions, answered):
+    for rows in requests_of(partitions, answered):
         answers = exchange.ask(rows, 0)
         for topic_partition, row in rows:
             expected = row["offsets"]
@@ -173,19 +173,19 @@ def test_every_answer_by_modification_times_is_given(golden_case):
 
 
 @pytest.mark.golden_cases(names="leader-epochs")
-def test_every_answer_to_a_client_s_leader_epoch_is_given(golden_case):
+def test_every_answer_to_a_client_s_leader_epoch_is_reproduced(golden_case):
     rows = golden_case.answers.get("list_offsets_with_current_leader_epoch", [])
     assert rows or golden_case.version == "0.11.0.3"
     exchange = Exchange(described(golden_case))
     for row in rows:
         ((_, answer),) = exchange.ask([(named("epochs-0"), row)], row["version"]).items()
-        assert answer[1:5] == told(row), row
+        assert answer[1:5] == expected_response(row), row
 
 
 @pytest.mark.golden_cases(
     names=["old-formats", "upgrade"], answers=["answers", "answers-upgraded-2.4.0"]
 )
-def test_every_answer_of_a_topic_with_an_old_message_format_version_is_given(golden_case):
+def test_every_answer_for_an_old_message_format_version_is_reproduced(golden_case):
     formats = golden_case.answers.get("list_offsets_when_message_format_version", {})
     assert formats or golden_case.answers["kafka"] not in ("2.4.0", "3.9.1")
     for message_format_version, partitions in formats.items():
@@ -195,4 +195,4 @@ def test_every_answer_of_a_topic_with_an_old_message_format_version_is_given(gol
             assert any(row["error"] == 43 for row in rows) == (message_format_version == "0.9.0")
             for row in rows:
                 ((_, answer),) = exchange.ask([(named(name), row)], row["version"]).items()
-                assert answer[1:5] == told(row), (name, row)
+                assert answer[1:5] == expected_response(row), (name, row)

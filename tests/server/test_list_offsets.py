@@ -1,4 +1,4 @@
-"""What a described broker answers: Kafka's own test cases, and what each version does otherwise."""
+"""Answers of a described broker: Kafka's own test cases, and differences of versions."""
 
 from dataclasses import replace
 
@@ -58,15 +58,15 @@ def transactions(golden):
 
 
 def leader_of(store, partition, version="2.4.0", **state):
-    """Broker 0, which leads the partition in epoch 6; broker 1 follows, 2 has no replica."""
+    """Return broker 0, the leader in epoch 6; broker 1 is a follower, 2 has no replica."""
     known = PartitionState(0, (0, FOLLOWER), 6)._replace(**state)
     return Broker(0, version, store, {partition: known})
 
 
-def ask_all(broker, *asked, version, **request):
-    """The whole response to [(TopicPartition, timestamp or ListOffsetsPartition)], over bytes."""
+def ask_all(broker, *rows, version, **request):
+    """Return the response to [(TopicPartition, timestamp or ListOffsetsPartition)]."""
     topics = {}
-    for (topic, number), what in asked:
+    for (topic, number), what in rows:
         one = (
             ListOffsetsPartition(number, what)
             if isinstance(what, int)
@@ -82,20 +82,20 @@ def ask_all(broker, *asked, version, **request):
 
 
 def ask(broker, partition, what, *, version=5, **request):
-    """(error, timestamp, offset, leader epoch) of one partition."""
+    """Return (error, timestamp, offset, leader epoch) of one partition."""
     response = ask_all(broker, (partition, what), version=version, **request)
     ((answer,),) = [topic.partitions for topic in response.topics]
     return answer[1:5]
 
 
-def asked_in(epoch, timestamp=0):
+def row_in_epoch(epoch, timestamp=0):
     return ListOffsetsPartition(0, timestamp, current_leader_epoch=epoch)
 
 
 # ListOffsetsRequestTest
 
 ERROR_CODES = [
-    # broker's version, broker asked, to a consumer, to a follower, to debugging
+    # broker's version, broker id, error for a consumer, for a follower, for debugging
     ("2.4.0", 0, "NONE", "NONE", "NONE"),
     ("2.4.0", 1, "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER", "NONE"),
     ("2.4.0", 2, "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_OR_FOLLOWER", "REPLICA_NOT_AVAILABLE"),
@@ -107,7 +107,7 @@ ERROR_CODES = [
 
 @pytest.mark.parametrize(("version", "broker_id", "consumer", "follower", "debug"), ERROR_CODES)
 @pytest.mark.parametrize("timestamp", [0, LATEST_TIMESTAMP, EARLIEST_TIMESTAMP])
-def test_error_codes_by_who_asks_whom(
+def test_error_codes_by_broker_and_replica_id(
     epochs, version, broker_id, consumer, follower, debug, timestamp
 ):
     broker = replace(leader_of(epochs, EPOCHS, version), broker_id=broker_id)
@@ -123,7 +123,7 @@ def test_error_codes_by_who_asks_whom(
 
 @pytest.mark.parametrize("replica_id", [CONSUMER_REPLICA_ID, FOLLOWER, DEBUGGING_REPLICA_ID])
 @pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
-def test_an_unknown_topic_is_unknown_to_everybody(epochs, version, replica_id):
+def test_an_unknown_topic_is_unknown_for_every_replica_id(epochs, version, replica_id):
     broker = leader_of(epochs, EPOCHS, version)
     for unknown in (TopicPartition("nowhere", 0), TopicPartition("epochs", 7)):
         answer = ask(broker, unknown, 0, replica_id=replica_id)
@@ -141,8 +141,8 @@ def test_current_leader_epochs_are_validated(epochs, version, broker_id):
         (6, accepted),
         (7, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ):
-        assert ask(broker, EPOCHS, asked_in(epoch))[0] == error
-        # Versions before 4 have no field for it, and the broker does not ask.
+        assert ask(broker, EPOCHS, row_in_epoch(epoch))[0] == error
+        # Versions before 4 have no such field, and the broker does not check it.
         assert ask(broker, EPOCHS, 0, version=3)[0] == accepted
 
 
@@ -162,7 +162,7 @@ def test_brokers_of_2_1_leave_the_leader_epoch_out(epochs):
 
 
 @pytest.mark.parametrize("kafka", ["2.4.0", "3.0.2", "3.5.1", "3.9.1", "4.1.1", "4.2"])
-def test_offsets_and_epochs_by_default_in_every_version_of_the_request(epochs, kafka):
+def test_offsets_and_epochs_in_every_version_of_the_request(epochs, kafka):
     broker = leader_of(epochs, EPOCHS, kafka)
     oldest, newest = rules_of(kafka).list_offsets_versions
     assert newest >= 5
@@ -170,24 +170,24 @@ def test_offsets_and_epochs_by_default_in_every_version_of_the_request(epochs, k
         def epoch(number, has_epochs=version >= 4):
             return number if has_epochs else -1
 
-        def asked(timestamp, version=version):
+        def answer(timestamp, version=version):
             return ask(broker, EPOCHS, timestamp, version=version)
 
-        assert asked(0) == (0, FIRST, 0, epoch(0))
-        assert asked(EARLIEST_TIMESTAMP) == (0, -1, 0, epoch(0))
-        assert asked(LATEST_TIMESTAMP) == (0, -1, END, epoch(6))
-        assert asked(FAR_FUTURE) == (0, *UNKNOWN)
+        assert answer(0) == (0, FIRST, 0, epoch(0))
+        assert answer(EARLIEST_TIMESTAMP) == (0, -1, 0, epoch(0))
+        assert answer(LATEST_TIMESTAMP) == (0, -1, END, epoch(6))
+        assert answer(FAR_FUTURE) == (0, *UNKNOWN)
         if kafka in ("3.9.1", "4.1.1", "4.2"):
             unsupported = (ErrorCode.UNSUPPORTED_VERSION, *UNKNOWN)
             largest = (0, THIRD + 110, END - 1, epoch(6))
-            assert asked(MAX_TIMESTAMP) == (largest if version >= 7 else unsupported)
-            assert asked(EARLIEST_LOCAL_TIMESTAMP) == (
+            assert answer(MAX_TIMESTAMP) == (largest if version >= 7 else unsupported)
+            assert answer(EARLIEST_LOCAL_TIMESTAMP) == (
                 (0, -1, 0, epoch(0)) if version >= 8 else unsupported
             )
             nothing = (0, *UNKNOWN)
-            assert asked(LATEST_TIERED_TIMESTAMP) == (nothing if version >= 9 else unsupported)
-            assert asked(-6) == (nothing if version >= 11 else unsupported)
-            assert asked(-7) == unsupported
+            assert answer(LATEST_TIERED_TIMESTAMP) == (nothing if version >= 9 else unsupported)
+            assert answer(-6) == (nothing if version >= 11 else unsupported)
+            assert answer(-7) == unsupported
     if oldest == 0:
         response = ask_all(broker, (EPOCHS, 0), version=0)
         assert response.topics[0].partitions[0].old_style_offsets == ()
@@ -212,29 +212,29 @@ def test_offsets_that_the_shell_tool_prints(epochs, timestamp, offset):
     assert ask(leader_of(epochs, EPOCHS, "3.9.1"), EPOCHS, timestamp, version=9)[2] == offset
 
 
-# What a reader may see
+# Visible offsets
 
 
 @pytest.mark.parametrize("kafka", ["0.11.0.3", "2.4.0", "4.1.1"])
-def test_consumers_see_up_to_the_high_watermark_or_what_is_decided(transactions, kafka):
+def test_consumers_see_up_to_the_high_watermark_or_last_stable_offset(transactions, kafka):
     broker = leader_of(transactions, TXN, kafka)
     for level, end in ((0, TXN_END), (READ_COMMITTED, TXN_STABLE)):
         assert ask(broker, TXN, -1, version=2, isolation_level=level)[2] == end
-    behind = leader_of(transactions, TXN, kafka, high_watermark=60)
-    # A transaction begins at 51, and its marker lies behind the high watermark.
+    lagging = leader_of(transactions, TXN, kafka, high_watermark=60)
+    # A transaction begins at 51, and its marker is above the high watermark.
     for level, end in ((0, 60), (READ_COMMITTED, 51)):
-        assert ask(behind, TXN, -1, version=2, isolation_level=level)[2] == end
+        assert ask(lagging, TXN, -1, version=2, isolation_level=level)[2] == end
 
 
-def test_followers_and_debugging_see_the_whole_log_whatever_they_ask(transactions):
+def test_followers_and_debugging_see_the_complete_log(transactions):
     broker = leader_of(transactions, TXN, high_watermark=60)
     for replica_id in (FOLLOWER, DEBUGGING_REPLICA_ID):
         for level in (0, READ_COMMITTED):
-            asked = {"replica_id": replica_id, "isolation_level": level}
-            assert ask(broker, TXN, LATEST_TIMESTAMP, **asked)[2] == TXN_END
+            options = {"replica_id": replica_id, "isolation_level": level}
+            assert ask(broker, TXN, LATEST_TIMESTAMP, **options)[2] == TXN_END
 
 
-def test_a_time_after_what_a_consumer_may_see_is_not_found(epochs):
+def test_a_time_after_the_visible_records_is_not_found(epochs):
     broker = leader_of(epochs, EPOCHS, high_watermark=20)
     for offset in range(12, 24):
         timestamp = SECOND + 10 * (offset - 12)
@@ -258,25 +258,27 @@ def test_the_high_watermark_itself_was_found_before_0_11_0_1(epochs, kafka, offs
 
 @pytest.mark.parametrize("kafka", ["2.2", "2.4.0", "3.9.1", "4.1.1"])
 @pytest.mark.parametrize("version", [1, 4, 5])
-def test_a_new_leader_reports_no_end_before_its_high_watermark_is_there(epochs, kafka, version):
+def test_a_new_leader_reports_no_end_before_its_high_watermark_reaches_the_epoch(
+    epochs, kafka, version
+):
     broker = leader_of(epochs, EPOCHS, kafka, leader_epoch_start_offset=24, high_watermark=20)
     waits = ErrorCode.OFFSET_NOT_AVAILABLE if version >= 5 else ErrorCode.LEADER_NOT_AVAILABLE
 
-    def asked(timestamp, **request):
+    def answer(timestamp, **request):
         return ask(broker, EPOCHS, timestamp, version=version, **request)
 
-    assert asked(LATEST_TIMESTAMP) == (waits, *UNKNOWN)
-    assert asked(EARLIEST_TIMESTAMP)[::2] == (0, 0)
-    assert asked(SECOND + 70)[::2] == (0, 19)
-    assert asked(SECOND + 80) == (waits, *UNKNOWN)
-    assert asked(FAR_FUTURE) == (waits, *UNKNOWN)
+    assert answer(LATEST_TIMESTAMP) == (waits, *UNKNOWN)
+    assert answer(EARLIEST_TIMESTAMP)[::2] == (0, 0)
+    assert answer(SECOND + 70)[::2] == (0, 19)
+    assert answer(SECOND + 80) == (waits, *UNKNOWN)
+    assert answer(FAR_FUTURE) == (waits, *UNKNOWN)
     for replica_id in (FOLLOWER, DEBUGGING_REPLICA_ID):
-        assert asked(LATEST_TIMESTAMP, replica_id=replica_id)[::2] == (0, END)
-        assert asked(FAR_FUTURE, replica_id=replica_id)[::2] == (0, -1)
+        assert answer(LATEST_TIMESTAMP, replica_id=replica_id)[::2] == (0, END)
+        assert answer(FAR_FUTURE, replica_id=replica_id)[::2] == (0, -1)
 
 
 @pytest.mark.parametrize("high_watermark", [24, 30, "log-end"])
-def test_a_leader_whose_high_watermark_is_there_answers(epochs, high_watermark):
+def test_a_leader_whose_high_watermark_has_reached_the_epoch_answers(epochs, high_watermark):
     there = {"leader_epoch_start_offset": 24, "high_watermark": high_watermark}
     end = END if high_watermark == "log-end" else high_watermark
     broker = leader_of(epochs, EPOCHS, **there)
@@ -291,7 +293,7 @@ def test_leaders_before_2_2_do_not_wait(epochs):
     assert ask(broker, EPOCHS, FAR_FUTURE, version=4) == (0, *UNKNOWN)
 
 
-def test_that_nothing_is_tiered_is_an_answer_while_the_leader_waits(epochs):
+def test_a_waiting_leader_answers_that_nothing_is_tiered(epochs):
     lagging = {"leader_epoch_start_offset": 24, "high_watermark": 20}
     for kafka, timestamp, version in (("3.9.1", LATEST_TIERED_TIMESTAMP, 9), ("4.2", -6, 11)):
         broker = leader_of(epochs, EPOCHS, kafka, **lagging)
@@ -301,10 +303,10 @@ def test_that_nothing_is_tiered_is_an_answer_while_the_leader_waits(epochs):
     assert ask(broker, EPOCHS, LATEST_TIERED_TIMESTAMP, version=7) == (0, FIRST, 0, 0)
 
 
-# What is looked at first
+# Order of checks
 
 
-def test_what_is_wrong_with_the_request_is_said_before_the_partition_is_looked_for(epochs):
+def test_an_invalid_request_is_reported_before_the_partition_is_searched(epochs):
     unknown = TopicPartition("nowhere", 0)
     new, old = (leader_of(epochs, EPOCHS, kafka) for kafka in ("3.9.1", "3.8.1"))
     assert ask(new, unknown, -7)[0] == ErrorCode.UNSUPPORTED_VERSION
@@ -314,13 +316,13 @@ def test_what_is_wrong_with_the_request_is_said_before_the_partition_is_looked_f
     assert {row.error_code for row in twice.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_an_old_message_format_is_said_when_the_search_begins(epochs):
+def test_an_old_message_format_is_reported_when_the_search_begins(epochs):
     state = {"message_format_version": "0.9.0", "leader_epoch_start_offset": 24}
     broker = leader_of(epochs, EPOCHS, high_watermark=20, **state)
     assert ask(broker, EPOCHS, 0)[0] == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
     assert ask(broker, EPOCHS, -1)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
     assert ask(broker, EPOCHS, -2)[0] == ErrorCode.NONE
-    assert ask(broker, EPOCHS, asked_in(5))[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert ask(broker, EPOCHS, row_in_epoch(5))[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert ask(leader_of(epochs, EPOCHS, "4.1.1", **state), EPOCHS, 0)[0] == ErrorCode.NONE
 
 
@@ -342,12 +344,12 @@ def test_a_partition_named_twice_is_an_invalid_request(epochs, kafka, rows):
 
 @pytest.mark.parametrize(("kafka", "offsets"), [("2.4.0", [(0,)]), ("3.9.1", [(END,), (0,)])])
 def test_a_partition_named_twice_in_version_0_is_answered(epochs, kafka, offsets):
-    asked = [(EPOCHS, LATEST_TIMESTAMP), (EPOCHS, EARLIEST_TIMESTAMP)]
-    response = ask_all(sole_broker(epochs, kafka), *asked, version=0)
+    rows = [(EPOCHS, LATEST_TIMESTAMP), (EPOCHS, EARLIEST_TIMESTAMP)]
+    response = ask_all(sole_broker(epochs, kafka), *rows, version=0)
     assert [row.old_style_offsets for row in response.topics[0].partitions] == offsets
 
 
-def test_topics_named_twice_or_in_vain_are_kept_only_from_2_7_to_3_9(epochs):
+def test_duplicate_and_empty_topics_are_kept_only_from_2_7_to_3_9(epochs):
     one = ListOffsetsTopic("epochs", (ListOffsetsPartition(0, 0),))
     two = ListOffsetsTopic("epochs", (ListOffsetsPartition(1, 0),))
     request = ListOffsetsRequest((ListOffsetsTopic("none", ()), one, two))
@@ -373,7 +375,7 @@ def old_style(broker, what, **request):
     return answer.error_code, answer.old_style_offsets
 
 
-def test_version_0_is_bounded_by_the_high_watermark_for_consumers_alone(epochs):
+def test_version_0_is_bounded_by_the_high_watermark_only_for_consumers(epochs):
     broker = leader_of(epochs, EPOCHS, high_watermark=20)
     assert old_style(broker, LATEST_TIMESTAMP) == (0, (20,))
     for replica_id in (FOLLOWER, DEBUGGING_REPLICA_ID):
@@ -389,14 +391,14 @@ def test_version_0_has_the_errors_of_partitions(epochs):
         assert old_style(leader_of(epochs, EPOCHS, kafka), -3) == (error, ())
 
 
-def test_version_0_with_room_for_fewer_than_no_offsets_is_the_server_s_error(epochs):
-    asked = ListOffsetsPartition(0, LATEST_TIMESTAMP, max_num_offsets=-1)
+def test_version_0_with_negative_max_num_offsets_is_an_unknown_server_error(epochs):
+    row = ListOffsetsPartition(0, LATEST_TIMESTAMP, max_num_offsets=-1)
     broker = leader_of(epochs, EPOCHS)
-    assert old_style(broker, asked) == (ErrorCode.UNKNOWN_SERVER_ERROR, ())
-    assert old_style(broker, asked._replace(max_num_offsets=0)) == (ErrorCode.NONE, ())
+    assert old_style(broker, row) == (ErrorCode.UNKNOWN_SERVER_ERROR, ())
+    assert old_style(broker, row._replace(max_num_offsets=0)) == (ErrorCode.NONE, ())
 
 
-# What no broker answers
+# Unsupported requests
 
 
 @pytest.mark.parametrize(
@@ -411,7 +413,7 @@ def test_version_0_with_room_for_fewer_than_no_offsets_is_the_server_s_error(epo
         ("4.2", 1, 11),
     ],
 )
-def test_a_broker_speaks_only_its_versions_of_the_request(epochs, kafka, oldest, newest):
+def test_a_broker_accepts_only_its_versions_of_the_request(epochs, kafka, oldest, newest):
     broker = sole_broker(epochs, kafka)
     for version in range(12):
         if oldest <= version <= newest:
@@ -422,12 +424,12 @@ def test_a_broker_speaks_only_its_versions_of_the_request(epochs, kafka, oldest,
                 ask_all(broker, (EPOCHS, LATEST_TIMESTAMP), version=version)
 
 
-def test_an_isolation_level_is_one_of_two(epochs):
+def test_an_isolation_level_must_be_one_of_two(epochs):
     with pytest.raises(FieldValueError):
         ask(sole_broker(epochs, "2.4.0"), EPOCHS, 0, isolation_level=2)
 
 
-def test_a_broker_has_a_version(epochs):
+def test_a_broker_must_have_a_version(epochs):
     with pytest.raises(UnknownVersionError):
         ask(leader_of(epochs, EPOCHS, "newest"), EPOCHS, 0)
 
@@ -455,7 +457,7 @@ ROWS = st.lists(
     st.sampled_from([0, 20, 30, "log-end", "checkpoint"]),
     st.sampled_from([0, 1]),
 )
-def test_partitions_of_any_request_are_answered_each_as_if_asked_alone(
+def test_partitions_of_any_request_have_the_same_answers_as_single_ones(
     epochs, rows, kafka, version, replica_id, broker_id, epoch_start, high_watermark, isolation
 ):
     oldest, newest = rules_of(kafka).list_offsets_versions
@@ -463,20 +465,20 @@ def test_partitions_of_any_request_are_answered_each_as_if_asked_alone(
     state = PartitionState(0, (0, 1), 6, epoch_start, high_watermark)
     metadata = {TopicPartition("epochs", number): state for number in (0, 1)}
     broker = Broker(broker_id, kafka, epochs, metadata)
-    asked = [
+    queries = [
         (key, ListOffsetsPartition(key.partition, timestamp, epoch if version >= 4 else -1))
         for key, timestamp, epoch in rows
     ]
     request = {"replica_id": replica_id, "isolation_level": isolation if version >= 2 else 0}
-    response = ask_all(broker, *asked, version=version, **request)
+    response = ask_all(broker, *queries, version=version, **request)
     answers = {
         (topic.name, row.partition_index): row[1:5]
         for topic in response.topics
         for row in topic.partitions
     }
-    keys = [key for key, _ in asked]
+    keys = [key for key, _ in queries]
     assert answers.keys() == set(keys)
-    for key, what in asked:
+    for key, what in queries:
         if keys.count(key) > 1:
             assert answers[key] == (ErrorCode.INVALID_REQUEST, *UNKNOWN)
             continue

@@ -1,4 +1,4 @@
-"""Requests as no client sends them, to a real broker and to one that is described."""
+"""Requests that no client sends, to a real broker and to a described one."""
 
 from collections import Counter
 from dataclasses import replace
@@ -24,7 +24,7 @@ from kafkastore.server import ErrorCode, handle_list_offset_request, sole_broker
 
 pytestmark = pytest.mark.kafka
 
-TOPIC = "asked"
+TOPIC = "requested"
 PARTITIONS = 3
 FIRST_TIMESTAMP = 1_600_000_000_000
 FAR_FUTURE = 4_102_444_800_000
@@ -33,9 +33,9 @@ REPLICAS = (CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, 1)
 
 
 def write_logs(root):
-    """Three partitions of several small segments.
+    """Write three partitions of several small segments.
 
-    All in leader epoch 0: brokers forget epochs that are newer than their cluster.
+    All are in leader epoch 0: brokers ignore epochs that are newer than their cluster.
     """
     with kafkastore.LogDirWriter(root) as log_dir:
         for number in range(PARTITIONS):
@@ -54,8 +54,8 @@ def write_logs(root):
     return [root / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
 
 
-def asked(*rows):
-    """Topics of rows (topic, partition, timestamp, ...); a topic is named once for each run."""
+def topics_of(*rows):
+    """Return topics of rows (topic, partition, timestamp, ...); equal adjacent ones are merged."""
     topics = []
     for topic, *what in rows:
         if not topics or topics[-1].name != topic:
@@ -66,7 +66,7 @@ def asked(*rows):
 
 
 def requests(version, leader_epoch):
-    """What is asked in one version of the request."""
+    """Yield the requests in one version."""
     ways = [
         {"replica_id": replica_id, "isolation_level": level}
         for replica_id, level in product(REPLICAS, (0, 1) if version >= 2 else (0,))
@@ -78,29 +78,29 @@ def requests(version, leader_epoch):
 
         for timestamp in TIMES:
             one = row(0, timestamp)
-            yield ListOffsetsRequest(asked(one, row(1, timestamp)), **way)
+            yield ListOffsetsRequest(topics_of(one, row(1, timestamp)), **way)
             unknown = (row(0, timestamp, topic="nowhere"), row(PARTITIONS, timestamp))
-            yield ListOffsetsRequest(asked(*unknown, row(2, timestamp)), **way)
-            # Twice, within a topic's rows and apart; beside one that is asked once.
-            yield ListOffsetsRequest(asked(one, row(1, 0), row(0, -2)), **way)
+            yield ListOffsetsRequest(topics_of(*unknown, row(2, timestamp)), **way)
+            # A partition twice, within a topic's rows and apart; another one once.
+            yield ListOffsetsRequest(topics_of(one, row(1, 0), row(0, -2)), **way)
             apart = (one, unknown[0], row(0, -2), unknown[0])
-            yield ListOffsetsRequest(asked(*apart), **way)
+            yield ListOffsetsRequest(topics_of(*apart), **way)
             if version >= 4:
                 for epoch in {-1, 0, leader_epoch - 1, leader_epoch, leader_epoch + 1, 99}:
-                    yield ListOffsetsRequest(asked(row(0, timestamp, epoch)), **way)
+                    yield ListOffsetsRequest(topics_of(row(0, timestamp, epoch)), **way)
         yield ListOffsetsRequest((), **way)
         yield ListOffsetsRequest((ListOffsetsTopic(TOPIC, ()),), **way)
 
 
 def rows_of(response):
-    """How often each row is in a response."""
+    """Return how often each row is in a response."""
     return Counter(
         (topic.name, partition) for topic in response.topics for partition in topic.partitions
     )
 
 
 def wait_for_leaders(client, latest):
-    """Ask until every partition has one; return the epoch of all."""
+    """Send requests until every partition has a leader; return the epoch of all."""
     while True:
         rows = list(rows_of(client.exchange(latest, 4)))
         if not any(row.error_code for _, row in rows):
@@ -108,8 +108,8 @@ def wait_for_leaders(client, latest):
             return epoch
 
 
-def hangs_up(port, request, version):
-    """Whether the broker closes the connection for a request."""
+def closes_connection(port, request, version):
+    """Return whether the broker closes the connection for a request."""
     with ListOffsetsClient(port) as client:
         try:
             client.exchange(request, version)
@@ -119,23 +119,23 @@ def hangs_up(port, request, version):
 
 
 @pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
-def test_a_broker_answers_as_it_is_described(require_broker, tmp_path, version):
+def test_a_broker_answers_like_the_described_one(require_broker, tmp_path, version):
     require_broker(version)
     before = tmp_path / "before"
     options = LoadOptions(topic_config={"segment.index.bytes": 1048576})
-    everybody = asked(*((TOPIC, number, LATEST_TIMESTAMP) for number in range(PARTITIONS)))
+    everybody = topics_of(*((TOPIC, number, LATEST_TIMESTAMP) for number in range(PARTITIONS)))
     latest = ListOffsetsRequest(everybody)
-    told = []
+    exchanges = []
     with broker_on(write_logs(before), version, tmp_path / "out", options) as context:
         oldest, newest = context.cluster.list_offsets_versions
         port = context.cluster.port
         with ListOffsetsClient(port) as client:
             leader_epoch = wait_for_leaders(client, latest)
-            for asked_version in range(oldest, newest + 1):
-                for request in requests(asked_version, leader_epoch):
-                    told.append((asked_version, request, client.exchange(request, asked_version)))
+            for api_version in range(oldest, newest + 1):
+                for request in requests(api_version, leader_epoch):
+                    exchanges.append((api_version, request, client.exchange(request, api_version)))
         unspoken = [each for each in range(12) if not oldest <= each <= newest]
-        assert all(hangs_up(port, latest, each) for each in unspoken)
+        assert all(closes_connection(port, latest, each) for each in unspoken)
         context.stop()
     broker = sole_broker(kafkastore.open(before), version)
     broker = replace(
@@ -145,19 +145,19 @@ def test_a_broker_answers_as_it_is_described(require_broker, tmp_path, version):
             for key, state in broker.metadata.items()
         },
     )
-    for asked_version, request, theirs in told:
-        ours = handle_list_offset_request(broker, request, asked_version)
-        assert rows_of(ours) == rows_of(theirs), (asked_version, request)
-        if version == "3.9.1":    # the others keep rows by hash
-            assert ours == theirs, (asked_version, request)
+    for api_version, request, theirs in exchanges:
+        ours = handle_list_offset_request(broker, request, api_version)
+        assert rows_of(ours) == rows_of(theirs), (api_version, request)
+        if version == "3.9.1":    # the others order rows by hash
+            assert ours == theirs, (api_version, request)
     for each in unspoken:
         with pytest.raises(UnsupportedFormatError):
             handle_list_offset_request(broker, latest, each)
-    errors = {row.error_code for *_, response in told for _, row in rows_of(response)}
+    errors = {row.error_code for *_, response in exchanges for _, row in rows_of(response)}
     expected = {"NONE", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST"}
     expected |= {"UNKNOWN_LEADER_EPOCH"}
-    expected |= {"FENCED_LEADER_EPOCH"} if leader_epoch else set()    # none is older than the first
+    expected |= {"FENCED_LEADER_EPOCH"} if leader_epoch else set()    # no epoch is older
     expected |= {"UNSUPPORTED_VERSION"} if version != "2.4.0" else set()
     expected |= {"UNKNOWN_SERVER_ERROR"} if oldest == 0 else set()
     assert {ErrorCode(error).name for error in errors} == expected
-    assert len(told) > 1000
+    assert len(exchanges) > 1000

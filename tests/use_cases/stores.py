@@ -24,7 +24,7 @@ def record(timestamp, value=b"v", key=b"k", headers=(), offset=0):
 
 
 def commit(group, topic, partition, offset, version=3):
-    """A record of ``__consumer_offsets``; offset None: a tombstone."""
+    """Return a record of ``__consumer_offsets``; a tombstone if the offset is None."""
     value = None
     if offset is not None:
         value = pack_offset_commit_value(OffsetAndMetadata(offset, "", T0), version)
@@ -32,7 +32,7 @@ def commit(group, topic, partition, offset, version=3):
 
 
 class Writer:
-    """Appends to one partition: records, transactions, markers."""
+    """Appends records, transactions and markers to one partition."""
 
     def __init__(self, log):
         self.log = log
@@ -42,7 +42,7 @@ class Writer:
         self.log.append_records(records, **options)
 
     def send(self, producer, *records):
-        """Records within a producer's transaction."""
+        """Append records within a producer's transaction."""
         sequence = self._sequences.get(producer, 0)
         placed = [
             record(each.timestamp, each.value, each.key, each.headers, number)
@@ -69,7 +69,7 @@ class Writer:
 
 @contextmanager
 def written(root, **options):
-    """A function that opens a partition for writing, all closed in order at the end."""
+    """Yield a function that opens a partition for writing; all have a clean shutdown."""
     opened = {}
     with LogDirWriter(root, "3.9", fs=UnsyncedFileSystem(), **options) as log_dir:
 

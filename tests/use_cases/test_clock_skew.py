@@ -1,4 +1,4 @@
-"""Search by create time with clocks that differ, and replay from there."""
+"""Search by create time with differing clocks, and replay from the result."""
 from __future__ import annotations
 
 import pytest
@@ -31,8 +31,8 @@ class Clock:
     st.sampled_from(["CreateTime", "LogAppendTime"]),
     st.integers(-2, 32),
 )
-def test_nothing_created_at_the_time_or_later_is_missed(tmp_path_factory, sent, kind, asked):
-    """Of each record when it was created, how far the clock was off, how long it took."""
+def test_nothing_created_at_the_time_or_later_is_missed(tmp_path_factory, sent, kind, target):
+    """`sent` has the create time, the clock skew and the latency of each record."""
     root, clock = tmp_path_factory.mktemp("any") / "logs", Clock()
     arrived = sorted(sent, key=lambda each: each[0] + each[2])
     with written(root, clock=clock) as partition:
@@ -41,9 +41,9 @@ def test_nothing_created_at_the_time_or_later_is_missed(tmp_path_factory, sent, 
             clock.now = T0 + created + took + off
             log.add(record(T0 + created + off))
     (log,) = kafkastore.open(root)
-    found = log.offset_for_timestamp(earliest_timestamp(T0 + asked, SKEW))
+    found = log.offset_for_timestamp(earliest_timestamp(T0 + target, SKEW))
     begin = len(arrived) if found is None else found.offset
-    assert all(created < asked for created, _, _ in arrived[:begin])
+    assert all(created < target for created, _, _ in arrived[:begin])
 
 
 def test_without_the_allowance_a_record_of_a_slow_clock_is_missed(tmp_path):
@@ -54,15 +54,15 @@ def test_without_the_allowance_a_record_of_a_slow_clock_is_missed(tmp_path):
     assert log.offset_for_timestamp(earliest_timestamp(T0, 3)).offset == 0
 
 
-def test_no_time_is_before_1970():
+def test_the_earliest_timestamp_is_never_before_1970():
     assert earliest_timestamp(5, 10) == 0
     with refused("clock_skew_ms"):
         earliest_timestamp(5, -1)
 
 
 @pytest.mark.golden_cases(names="create-time-out-of-order", versions=["2.4.0", "4.*"])
-def test_replay_from_a_time_gives_just_the_records_at_or_after_it(golden_case):
-    """As ``cat --from`` does, whatever stands between them."""
+def test_replay_from_a_time_returns_exactly_the_records_at_or_after_it(golden_case):
+    """As ``cat --from`` does, also if earlier records are between them."""
     for log in kafkastore.open(golden_case.logs):
         records = [(each.offset, each.timestamp) for each in log.records()]
         times = sorted(timestamp for _, timestamp in records)

@@ -1,4 +1,4 @@
-"""Committed offsets, by the records of ``__consumer_offsets``."""
+"""Committed offsets from the records of ``__consumer_offsets``."""
 from __future__ import annotations
 
 import pytest
@@ -29,7 +29,7 @@ def found(root, *groups):
 
 @pytest.mark.golden_cases(names="wide")
 def test_the_commit_of_every_real_broker_is_found(golden_case):
-    """All commit offset 0 of a-0 as golden-group, from 0.10.2 on within `wide`."""
+    """Each commits offset 0 of a-0 as golden-group, since 0.10.2 within `wide`."""
     store = kafkastore.open(golden_case.logs)
     if not any(each.topic == TOPIC for each in store.partitions):
         assert golden_case.version in ("0.8.2.2", "0.9.0.1", "0.10.0.1")
@@ -42,7 +42,7 @@ def test_the_commit_of_every_real_broker_is_found(golden_case):
     assert committed.commit_timestamp < golden_case.answers["asked_at_ms"]
 
 
-def test_the_last_commit_counts_and_a_tombstone_takes_it_away(tmp_path):
+def test_the_last_commit_counts_and_a_tombstone_deletes_it(tmp_path):
     with written(tmp_path / "logs") as partition:
         offsets = partition(TOPIC)
         offsets.add(commit("a", "t", 0, 1), commit("a", "t", 1, 5), commit("b", "t", 0, 9))
@@ -51,7 +51,7 @@ def test_the_last_commit_counts_and_a_tombstone_takes_it_away(tmp_path):
     assert found(tmp_path / "logs") == {("a", "t", 0): 2, ("b", "t", 0): 3}
 
 
-def test_all_partitions_of_the_topic_are_read_and_groups_chosen(tmp_path):
+def test_all_partitions_of_the_topic_are_read_and_groups_can_be_chosen(tmp_path):
     with written(tmp_path / "logs") as partition:
         partition(TOPIC, 3).add(commit("a", "t", 0, 1))
         partition(TOPIC, 17).add(commit("b", "t", 0, 2))
@@ -62,7 +62,7 @@ def test_all_partitions_of_the_topic_are_read_and_groups_chosen(tmp_path):
     assert error.value.group == "c"
 
 
-def test_other_records_of_the_topic_are_passed_over(tmp_path):
+def test_other_records_of_the_topic_are_skipped(tmp_path):
     with written(tmp_path / "logs") as partition:
         offsets = partition(TOPIC)
         empty = pack_group_metadata_value(GroupMetadata("consumer", 1, None, None, ()), 3)
@@ -81,7 +81,7 @@ def test_offsets_of_a_transaction_count_once_it_is_committed(tmp_path):
         offsets.send(9, commit("a", "t", 2, 30))
         offsets.end(7, is_commit=True)
         offsets.end(8, is_commit=False)
-        offsets.send(7, commit("a", "t", 0, 11))  # open for ever
+        offsets.send(7, commit("a", "t", 0, 11))  # never ends
     assert found(tmp_path / "logs") == {("a", "t", 0): 10, ("a", "t", 1): 1, ("a", "t", 2): 1}
 
 
@@ -107,7 +107,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(60))
 @given(STEPS)
-def test_any_sequence_comes_to_what_a_coordinator_that_reads_record_by_record_has(
+def test_any_sequence_gives_the_offsets_of_a_coordinator_that_reads_each_record(
     tmp_path_factory, steps
 ):
     root = tmp_path_factory.mktemp("any") / "logs"
@@ -143,7 +143,7 @@ def test_any_sequence_comes_to_what_a_coordinator_that_reads_record_by_record_ha
     assert found(root) == {("first", "t", 0): 0} | expected
 
 
-def test_a_value_that_is_broken_is_an_error_with_its_offset(tmp_path):
+def test_a_corrupt_value_is_an_error_with_its_offset(tmp_path):
     with written(tmp_path / "logs") as partition:
         key = pack_group_key(OffsetCommitKey("a", "t", 0))
         partition(TOPIC).add(commit("b", "t", 0, 4), record(T0, b"\0\3\0", key))
@@ -152,7 +152,7 @@ def test_a_value_that_is_broken_is_an_error_with_its_offset(tmp_path):
     assert error.value.path == tmp_path / "logs" / "__consumer_offsets-0"
 
 
-def test_a_store_without_the_topic_says_so(tmp_path):
+def test_a_store_without_the_topic_raises_an_error(tmp_path):
     with written(tmp_path / "logs") as partition:
         partition("t").add(record(T0))
     with pytest.raises(NoCommittedOffsetsError) as error:

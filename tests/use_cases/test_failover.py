@@ -1,4 +1,4 @@
-"""From one cluster to another: nothing is lost, whatever order records arrived in."""
+"""Failover to another cluster: no record is lost, in whatever order records arrived."""
 from __future__ import annotations
 
 from collections import Counter
@@ -32,7 +32,7 @@ class Clock:
 
 
 def write(root, records, config=None, clock=None, topic="t", codec=Codec.NONE, batch=1):
-    """Write a cluster of one partition; records are (timestamp, value) or (…, append time)."""
+    """Write a cluster of one partition of (timestamp, value) or (…, append time)."""
     clock = clock or Clock()
     with written(root, clock=clock) as partition:
         log = partition(topic, **(config or {}))
@@ -54,13 +54,13 @@ def only(found):
     return each
 
 
-def slow_check(consumed, unread, before, behind):
-    """Lost, and duplicates, by counting record by record."""
+def slow_check(consumed, unread, before, after):
+    """Return lost and duplicate records, counted record by record."""
     consumed, unread = Counter(consumed), Counter(unread)
-    before, behind = Counter(before), Counter(behind)
+    before, after = Counter(before), Counter(after)
     lost = duplicates = 0
-    for each in {*consumed, *unread, *before, *behind}:
-        there = before[each] + behind[each]
+    for each in {*consumed, *unread, *before, *after}:
+        there = before[each] + after[each]
         skipped_unread = max(before[each] - consumed[each], 0)
         lost += min(unread[each], skipped_unread)
         duplicates += max(min(consumed[each], there) - before[each], 0)
@@ -86,8 +86,8 @@ def test_two_messages_that_arrived_in_opposite_orders_are_both_consumed(
     assert found.check.found == found.check.unread == 1
 
 
-def test_to_go_on_by_the_time_of_what_was_consumed_would_lose_the_message(tmp_path):
-    """What the case is about: a look-up of m2's time, without the largest latency taken off."""
+def test_continuing_at_the_time_of_the_last_consumed_record_would_lose_a_message(tmp_path):
+    """The case of KIP-33: a lookup of m2's time without subtracting the largest latency."""
     one, two = write(tmp_path / "1", [M2, M1]), write(tmp_path / "2", [M1, M2])
     by_m2 = two["t", 0].offset_for_timestamp(M2[0]).offset
     assert check_failover(one["t", 0], 1, two["t", 0], by_m2).lost == 1
@@ -96,7 +96,7 @@ def test_to_go_on_by_the_time_of_what_was_consumed_would_lose_the_message(tmp_pa
 
 
 @pytest.mark.parametrize("config", [{}, LAT], ids=["create time", "append time"])
-def test_by_append_time_what_never_reached_cluster_1_is_not_lost_either(tmp_path, config):
+def test_by_append_time_records_that_never_reached_cluster_1_are_not_lost(tmp_path, config):
     """m3 took 5 ms to cluster 2, and would have taken at most 8 to cluster 1."""
     one = write(tmp_path / "1", [(T0, b"a", T0 + 3), (T0 + 4, b"b", T0 + 9)], LAT)
     second = [(T0, b"a", T0 + 2), (T0 + 2, b"m3", T0 + 7), (T0 + 4, b"b", T0 + 8)]
@@ -122,18 +122,18 @@ def test_nothing_is_lost_in_any_order_and_duplicates_are_counted(tmp_path_factor
     mirrored = data.draw(st.lists(st.booleans(), min_size=len(first), max_size=len(first)))
     second = [each for each, is_there in zip(first, mirrored, strict=True) if is_there]
     second = data.draw(st.permutations(second))
-    strangers = data.draw(st.lists(st.integers(-3, 12), max_size=3))
-    second += [(T0 + timestamp, b"stranger") for timestamp in strangers]
+    others = data.draw(st.lists(st.integers(-3, 12), max_size=3))
+    second += [(T0 + timestamp, b"other") for timestamp in others]
     position = data.draw(st.integers(0, len(first)))
     one = write(root / "1", first, batch=data.draw(st.sampled_from([1, 4])))
-    two = write(root / "2", second or [(T0 - 9, b"stranger")])
-    second = second or [(T0 - 9, b"stranger")]
+    two = write(root / "2", second or [(T0 - 9, b"other")])
+    second = second or [(T0 - 9, b"other")]
     found = only(failover(one, two, offsets=at(position)))
     parts = first[:position], first[position:], second[: found.offset], second[found.offset :]
     assert (found.check.lost, found.check.duplicates) == slow_check(*parts)
     assert found.check.lost == 0
     assert found.check.unread == len(first) - position
-    # No later offset would do, but for equal timestamps: the record there is not before the bound.
+    # No later offset is safe, except for equal timestamps: the record there reaches the bound.
     assert found.record is None or found.record.timestamp >= found.bound.timestamp
 
 
@@ -170,7 +170,7 @@ def test_nothing_is_lost_within_the_largest_latency(tmp_path_factory, records, d
 
 @settings(max_examples=examples(30))
 @given(*[st.lists(st.integers(0, 4), max_size=12)] * 2, st.data())
-def test_a_wrong_answer_is_found_out(tmp_path_factory, first, second, data):
+def test_a_wrong_offset_is_detected(tmp_path_factory, first, second, data):
     root = tmp_path_factory.mktemp("any")
     first = [(T0 + each, b"v") for each in [*first, 0]]
     second = [(T0 + each, b"v") for each in [*second, 0]]
@@ -182,10 +182,10 @@ def test_a_wrong_answer_is_found_out(tmp_path_factory, first, second, data):
     assert (check.lost, check.duplicates) == slow_check(*parts)
 
 
-# What is said besides.
+# Warnings and other results.
 
 
-def test_where_all_is_consumed_the_newest_record_is_where_to_go_on(tmp_path):
+def test_if_all_records_are_consumed_the_newest_record_decides_the_offset(tmp_path):
     records = [(T0 + number, b"%d" % number) for number in range(5)]
     one = write(tmp_path / "1", records)
     two = write(tmp_path / "2", [*records, (T0 + 9, b"later")])
@@ -196,7 +196,7 @@ def test_where_all_is_consumed_the_newest_record_is_where_to_go_on(tmp_path):
         assert found.place is (OffsetPlace.IN_LOG if position == 5 else OffsetPlace.BEYOND_END)
 
 
-def test_what_was_deleted_unread_in_cluster_1_is_looked_for_from_the_start_of_cluster_2(tmp_path):
+def test_after_unread_records_were_deleted_in_cluster_1_cluster_2_is_read_from_its_start(tmp_path):
     records = [(T0 + number, b"%d" % number) for number in range(6)]
     with written(tmp_path / "1") as partition:
         log = partition("t")
@@ -209,7 +209,7 @@ def test_what_was_deleted_unread_in_cluster_1_is_looked_for_from_the_start_of_cl
     assert found.place is OffsetPlace.BELOW_START
 
 
-def test_where_cluster_2_has_nothing_so_late_its_end_is_where_to_go_on(tmp_path):
+def test_if_cluster_2_has_no_such_late_records_the_offset_is_its_end(tmp_path):
     one = write(tmp_path / "1", [(T0, b"a"), (T0 + 5, b"b")])
     two = write(tmp_path / "2", [(T0, b"a")])
     found = only(failover(one, two, offsets=at(1)))
@@ -217,7 +217,7 @@ def test_where_cluster_2_has_nothing_so_late_its_end_is_where_to_go_on(tmp_path)
     assert (found.check.unread - found.check.found, found.check.lost) == (1, 0)
 
 
-def test_records_without_timestamps_are_counted_and_their_loss_is_found_out(tmp_path):
+def test_records_without_timestamps_are_counted_and_their_loss_is_detected(tmp_path):
     records = [(-1, b"a"), (-1, b"b"), (T0, b"c")]
     one = write(tmp_path / "1", records)
     two = write(tmp_path / "2", records)
@@ -228,8 +228,8 @@ def test_records_without_timestamps_are_counted_and_their_loss_is_found_out(tmp_
     assert (found.bound.timestamp, found.offset) == (None, 0)
 
 
-def test_clocks_that_differ_are_allowed_for_where_cluster_2_has_append_times(tmp_path):
-    """Cluster 2's clock is 5 ms behind."""
+def test_differing_clocks_are_allowed_for_if_cluster_2_has_append_times(tmp_path):
+    """Cluster 2's clock is 5 ms slow."""
     one = write(tmp_path / "1", [(T0, b"a"), (T0 + 10, b"b")])
     two = write(tmp_path / "2", [(T0, b"a", T0 - 4), (T0 + 10, b"b", T0 + 6)], LAT)
     assert only(failover(one, two, offsets=at(1))).check.lost == 1
@@ -237,7 +237,7 @@ def test_clocks_that_differ_are_allowed_for_where_cluster_2_has_append_times(tmp
     assert (found.bound.timestamp, found.offset, found.check.lost) == (T0 + 5, 1, 0)
 
 
-def test_the_largest_latency_is_measured_where_cluster_1_shows_it(tmp_path):
+def test_the_largest_latency_is_measured_if_cluster_1_shows_it(tmp_path):
     records = [(T0, b"a", T0 + 3), (T0 + 4, b"b", T0 + 11), (T0 + 12, b"c", T0 + 13)]
     one, two = write(tmp_path / "1", records, LAT), write(tmp_path / "2", records)
     found = only(failover(one, two, offsets=at(2), by="log-append-time"))
@@ -251,13 +251,13 @@ def test_mirrors_may_rename_topics(tmp_path):
     two = write(tmp_path / "2", [(T0, b"a")], topic="one.t")
     found = only(failover(one, two, offsets=at(0), topic_prefix="one."))
     assert (found.target, found.offset, found.check.found) == (("one.t", 0), 0, 1)
-    for topic in ("t", "u"):  # missing in cluster 2, and in cluster 1
+    for topic in ("t", "u"):  # missing in cluster 2 and in cluster 1
         with pytest.raises(FailoverError) as error:
             list(failover(one, two, offsets=at(0, topic)))
         assert error.value.topic_partition == (topic, 0)
 
 
-def test_positions_are_what_groups_have_committed_in_cluster_1(tmp_path):
+def test_positions_are_the_committed_offsets_in_cluster_1(tmp_path):
     records = [(T0 + number, b"%d" % number) for number in range(9)]
     with written(tmp_path / "1") as partition:
         for timestamp, value in records:
@@ -269,8 +269,8 @@ def test_positions_are_what_groups_have_committed_in_cluster_1(tmp_path):
     assert [each.group for each in kafkastore.failover(one, two, ["h"])] == ["h"]
 
 
-def test_a_mirror_of_append_times_is_compared_by_what_its_consumer_saw(tmp_path):
-    """Cluster 1 has append times; the mirror sends them on as create times."""
+def test_a_mirror_of_append_times_is_compared_by_the_times_its_consumer_received(tmp_path):
+    """Cluster 1 has append times; the mirror forwards them as create times."""
     one = write(tmp_path / "1", [(T0, b"a", T0 + 3), (T0 + 4, b"b", T0 + 11)], LAT)
     for number, config in enumerate(({}, LAT)):
         mirrored = [(T0 + 3, b"a", T0 + 20), (T0 + 11, b"b", T0 + 21)]
@@ -281,7 +281,7 @@ def test_a_mirror_of_append_times_is_compared_by_what_its_consumer_saw(tmp_path)
 
 @pytest.mark.parametrize("config", [{}, LAT], ids=["create time", "append time"])
 def test_producers_that_write_to_both_clusters_have_one_create_time_in_both(tmp_path, config):
-    """Cluster 1 shows its append times only; b was created before a was appended."""
+    """Cluster 1 shows only its append times; b was created before a was appended."""
     one = write(tmp_path / "1", [(T0, b"a", T0 + 3), (T0 + 1, b"b", T0 + 11)], LAT)
     two = write(tmp_path / "2", [(T0, b"a", T0 + 2), (T0 + 1, b"b", T0 + 4)], config)
     found = only(failover(one, two, offsets=at(1)))
@@ -298,8 +298,8 @@ def test_records_may_be_compared_by_content_alone(tmp_path):
 
 
 @pytest.mark.golden_cases(names=["create*", "cod*", "old*", "comp*", "tr*"], versions=["2.4.0"])
-def test_a_real_log_next_to_itself_goes_on_where_it_was(golden_case):
-    """With its own copy as cluster 2: what is before the offset was consumed."""
+def test_a_real_log_with_its_own_copy_continues_at_the_same_offset(golden_case):
+    """Its copy is cluster 2; the records before the offset were consumed."""
     store = kafkastore.open(golden_case.logs)
     for log in store:
         for position in {log.log_start_offset, log.log_end_offset // 2, log.log_end_offset}:
@@ -311,7 +311,7 @@ def test_a_real_log_next_to_itself_goes_on_where_it_was(golden_case):
             if len(timed) == len(unread):
                 assert found.check.lost == 0
                 assert found.offset <= max(position, log.log_end_offset)
-            if timed:  # codecs-lat has create times of 2017 beside its append times
+            if timed:  # codecs-lat has create times of 2017 in addition to its append times
                 assert found.bound.timestamp <= min(timed)
                 is_exact = log.topic != "codecs-lat"
                 assert found.bound.timestamp == min(timed) or not is_exact
@@ -333,7 +333,7 @@ CONTENT = st.none() | st.binary(max_size=40)
 
 @settings(max_examples=examples(25))
 @given(st.lists(st.tuples(CONTENT, CONTENT, st.integers(0, 3)), min_size=1, max_size=30), st.data())
-def test_fingerprints_are_equal_just_where_records_are(tmp_path_factory, contents, data):
+def test_fingerprints_are_equal_exactly_where_records_are(tmp_path_factory, contents, data):
     root = tmp_path_factory.mktemp("any") / "logs"
     codec = data.draw(st.sampled_from([Codec.NONE, Codec.GZIP, Codec.LZ4]))
     with written(root) as partition:

@@ -1,4 +1,4 @@
-"""How far groups are behind: beside records read one by one, and in a real group."""
+"""Consumer lag, compared with counting record by record, and of a real group."""
 from __future__ import annotations
 
 import random
@@ -15,7 +15,7 @@ from kafkastore.use_cases.lag import OffsetPlace, Unread, find_unread
 
 
 def slow_unread(log, offset, isolation="read_uncommitted"):
-    """The same, record by record."""
+    """Return the unread records, counted record by record."""
     records = [each for each in log.records(isolation=isolation) if each.offset >= offset]
     times = [each.timestamp for each in records if each.timestamp >= 0]
     if not records:
@@ -31,7 +31,7 @@ def slow_unread(log, offset, isolation="read_uncommitted"):
 
 
 @pytest.mark.golden_cases(names=["co*", "old*", "log*", "tr*", "del*", "create*order", "head*"])
-def test_what_is_unread_of_real_logs_is_what_reading_record_by_record_gives(golden_case):
+def test_unread_records_of_real_logs_are_those_counted_record_by_record(golden_case):
     chance = random.Random(golden_case.name)
     for log in kafkastore.open(golden_case.logs):
         start, end = log.log_start_offset, log.log_end_offset
@@ -46,7 +46,7 @@ def test_what_is_unread_of_real_logs_is_what_reading_record_by_record_gives(gold
 
 @pytest.fixture
 def root(tmp_path):
-    """A group in the middle of a log: batches of three, a second apart, then a gap of an hour."""
+    """Write a log with a group in its middle: batches a second apart, then a gap of an hour."""
     with written(tmp_path / "logs") as partition:
         orders = partition("orders")
         for number in range(10):
@@ -69,7 +69,7 @@ def test_lag_is_reported_in_offsets_records_and_time(root):
     assert each.lag_ms == 3_600_000 - 16_000
 
 
-def test_lag_in_time_counts_until_now_if_that_is_given(root):
+def test_lag_in_time_ends_at_now_if_it_is_given(root):
     store = kafkastore.open(root)
     assert only(kafkastore.lag(store, now=T0 + 20_000)).lag_ms == 4_000
     assert only(kafkastore.lag(store, now=T0)).lag_ms == -16_000
@@ -80,7 +80,7 @@ def test_lag_in_time_counts_until_now_if_that_is_given(root):
     [(31, OffsetPlace.IN_LOG, 0, 0, 0), (40, OffsetPlace.BEYOND_END, -9, 0, 0),
      (30, OffsetPlace.IN_LOG, 1, 1, 0), (0, OffsetPlace.IN_LOG, 31, 31, 3_600_000)],
 )
-def test_a_position_at_or_beyond_the_end_is_said(root, offset, place, offsets, records, lag_ms):
+def test_a_position_at_or_beyond_the_end_is_reported(root, offset, place, offsets, records, lag_ms):
     given = {OffsetCommitKey("g", "orders", 0): offset}
     each = only(kafkastore.lag(kafkastore.open(root), offsets=given, now=None))
     assert (each.place, each.offsets, each.records, each.lag_ms) == (
@@ -88,7 +88,7 @@ def test_a_position_at_or_beyond_the_end_is_said(root, offset, place, offsets, r
     )
 
 
-def test_what_was_deleted_unread_is_said_and_the_rest_is_counted(tmp_path):
+def test_deleted_unread_records_are_reported_and_the_rest_is_counted(tmp_path):
     with written(tmp_path / "logs") as partition:
         orders = partition("orders")
         orders.add(*(record(T0 + number) for number in range(10)), batch_bytes=200)
@@ -99,14 +99,14 @@ def test_what_was_deleted_unread_is_said_and_the_rest_is_counted(tmp_path):
     assert (each.offsets, each.unread.first_timestamp) == (8, T0 + 7)
 
 
-def test_a_partition_that_is_not_here_is_said(root):
+def test_a_missing_partition_is_reported(root):
     given = {OffsetCommitKey("g", "orders", 5): 2}
     each = only(kafkastore.lag(kafkastore.open(root), offsets=given))
     assert (each.place, each.offsets, each.records) == (OffsetPlace.NO_PARTITION, None, None)
     assert each.lag_ms is None
 
 
-def test_markers_are_no_records_and_aborted_ones_do_not_wait_for_readers_of_committed(tmp_path):
+def test_markers_and_for_read_committed_aborted_records_are_not_counted(tmp_path):
     with written(tmp_path / "logs") as partition:
         log = partition("orders")
         log.add(record(T0))
@@ -122,13 +122,13 @@ def test_markers_are_no_records_and_aborted_ones_do_not_wait_for_readers_of_comm
     each = only(kafkastore.lag(store, offsets=given, isolation="read_committed"))
     assert (each.log_end_offset, each.offsets, each.records, each.lag_ms) == (6, 5, 1, 0)
     assert each.unread.first_timestamp == T0 + 30
-    behind = {OffsetCommitKey("g", "orders", 0): 5}
-    each = only(kafkastore.lag(store, offsets=behind, isolation="read_committed"))
+    positions = {OffsetCommitKey("g", "orders", 0): 5}
+    each = only(kafkastore.lag(store, offsets=positions, isolation="read_committed"))
     assert (each.offsets, each.records, each.lag_ms) == (1, 0, 0)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_position_within_a_compressed_batch_counts_the_rest_of_it(tmp_path, codec):
+def test_from_a_position_within_a_compressed_batch_the_rest_is_counted(tmp_path, codec):
     with written(tmp_path / "logs") as partition:
         partition("orders").add(
             *(record(T0 + 50 - number) for number in range(50)), codec=codec
@@ -138,7 +138,7 @@ def test_a_position_within_a_compressed_batch_counts_the_rest_of_it(tmp_path, co
         assert find_unread(log, offset, 50) == slow_unread(log, offset)
 
 
-def test_lag_in_time_is_not_known_where_the_first_record_has_no_time(tmp_path):
+def test_lag_in_time_is_unknown_if_the_first_record_has_no_timestamp(tmp_path):
     with written(tmp_path / "logs") as partition:
         log = partition("orders")
         log.add(record(-1), record(-1))
@@ -149,13 +149,13 @@ def test_lag_in_time_is_not_known_where_the_first_record_has_no_time(tmp_path):
     assert each.unread.newest_timestamp == T0
 
 
-def test_groups_are_chosen_from_given_offsets_too(root):
+def test_groups_can_also_be_chosen_from_given_offsets(root):
     given = {OffsetCommitKey(name, "orders", 0): 1 for name in "ab"}
     assert [each.group for each in kafkastore.lag(kafkastore.open(root), ["b"], offsets=given)] == [
         "b"
     ]
 
 
-def test_one_name_is_not_taken_for_several(root):
+def test_a_single_name_is_refused_in_place_of_a_collection(root):
     with refused("groups", ArgumentTypeError):
         list(kafkastore.lag(kafkastore.open(root), "g"))

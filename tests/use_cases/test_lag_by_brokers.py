@@ -1,4 +1,4 @@
-"""Real consumer groups commit; of the stopped broker's directory we say what Kafka's tool said."""
+"""Lag from the directory of a stopped broker equals the output of Kafka's tool."""
 from __future__ import annotations
 
 import re
@@ -17,20 +17,20 @@ import kafkastore
 
 pytestmark = pytest.mark.kafka
 
-# Whose tools speak to all of these brokers; those of newer versions are in a jar of their own.
+# The tools of this version work with all brokers here; newer tools are in a separate jar.
 TOOLS = "2.4.0"
 ROW = re.compile(r"^(billing|audit|done|ahead) +(\S+) +(\d+) +(\d+) +(\d+) +(-?\d+) ", re.MULTILINE)
 
 
 @pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
-def test_lag_is_what_kafkas_tool_says(require_broker, tmp_path: Path, version: str) -> None:
+def test_lag_is_that_of_kafkas_tool(require_broker, tmp_path: Path, version: str) -> None:
     require_broker(version)
     require_broker(TOOLS)
     with JavaClients(WORK) as clients:
         context = CaseContext(version, "lag", tmp_path / "out", Surroundings("lag", WORK, clients))
         try:
             context.start({"offsets.topic.num.partitions": 3})
-            told = _let_groups_read(context)
+            expected = _let_groups_read(context)
             context.stop()
             logs = tmp_path / "logs"
             shutil.copytree(context.cluster.logs, logs)
@@ -40,12 +40,12 @@ def test_lag_is_what_kafkas_tool_says(require_broker, tmp_path: Path, version: s
     found = {
         (each.group, *each.topic_partition): each for each in kafkastore.lag(kafkastore.open(logs))
     }
-    assert len(told) == 6
+    assert len(expected) == 6
     assert {
         key: (each.committed.offset, each.log_end_offset, each.offsets)
         for key, each in found.items()
-    } == told
-    # In partition 1 each transaction left a marker behind its 5 records; the second was aborted.
+    } == expected
+    # In partition 1 each transaction has a marker after its 5 records; the second was aborted.
     assert [found["audit", "orders", 1].records, found["done", "orders", 1].records] == [10, 0]
     committed = kafkastore.lag(kafkastore.open(logs), ["audit"], isolation="read_committed")
     assert {each.topic_partition.partition: each.records for each in committed} == {0: 35, 1: 5}
@@ -69,7 +69,7 @@ def _tool(context: CaseContext, main_class: str, *arguments: str) -> str:
 
 
 def _let_groups_read(context: CaseContext) -> dict:
-    """Have groups read and commit; return what the tool tells of them."""
+    """Let groups read and commit; return the tool's output for them."""
     first = context.first_timestamp
     context.create_topic("orders", 2)
     context.produce("orders", context.batches([first + number for number in range(40)]), 0)

@@ -1,4 +1,4 @@
-"""LogAppendTime minus CreateTime: beside what the makers of golden data gave, and small logs."""
+"""LogAppendTime minus CreateTime, of golden data with known times and of small logs."""
 from __future__ import annotations
 
 import numpy as np
@@ -29,24 +29,24 @@ def histogram(latencies):
     return dict(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-def told(found):
+def counts_of(found):
     return dict(zip(found.values.tolist(), found.counts.tolist(), strict=True))
 
 
 @pytest.mark.golden_cases(names="log-append-time", versions=["0.11*", "2.*", "3.*", "4.*"])
-def test_batches_of_every_broker_since_v2_keep_the_create_times_they_were_sent_with(golden_case):
+def test_batches_since_v2_keep_the_create_times_they_were_sent_with(golden_case):
     """Batch n of lat-0 was sent with START + n, batch n of lat-1 with START - 2n - 1."""
     expected = []
     store = kafkastore.open(golden_case.logs)
     for partition, sent in ((0, lambda n: START + n), (1, lambda n: START - 2 * n - 1)):
         answers = golden_case.answers["partitions"][f"lat-{partition}"]["records"]
         appended = {offset: timestamp for offset, timestamp, *_ in answers}
-        # The producer may send together what was flushed together only.
+        # The producer may send only records together that were flushed together.
         for number, batch in enumerate(store["lat", partition].batches()):
             for offset in range(batch.base_offset, batch.last_offset + 1):
                 expected.append(appended[offset] - sent(number))
     found = only(latency(store))
-    assert told(found) == histogram(expected)
+    assert counts_of(found) == histogram(expected)
     assert (found.unknown_records, found.create_time_batches) == (0, 0)
 
 
@@ -59,11 +59,11 @@ def test_compressed_sets_of_v1_keep_create_times_and_single_messages_do_not(gold
     answers = golden_case.answers["partitions"]["lat-1"]["records"]
     appended = [timestamp for _, timestamp, *_ in answers]
     sent = [START - 2 * (number // 3) - 1 for number in range(len(appended))]
-    assert told(found) == histogram(np.subtract(appended, sent))
+    assert counts_of(found) == histogram(np.subtract(appended, sent))
 
 
 @pytest.mark.golden_cases(names=["create-time-monotonic", "old-formats"], versions="2.4.0")
-def test_of_create_times_alone_no_latency_is_known(golden_case):
+def test_with_create_times_alone_the_latency_is_unknown(golden_case):
     for found in latency(kafkastore.open(golden_case.logs)):
         assert (found.records, found.largest, found.percentile(50)) == (0, None, None)
         assert found.create_time_batches > 0
@@ -85,28 +85,28 @@ def test_each_record_of_a_batch_has_a_latency_of_its_own(tmp_path, codec):
         clock.now = T0 + 1000
         log.add(record(T0), record(T0 + 400), record(T0 + 1500), record(-1), codec=codec)
     found = only(kafkastore.latency(kafkastore.open(tmp_path / "logs")))
-    assert told(found) == {-500: 1, 600: 1, 1000: 1}
+    assert counts_of(found) == {-500: 1, 600: 1, 1000: 1}
     assert (found.unknown_records, found.negative_records, found.largest) == (1, 1, 1000)
 
 
-def test_partitions_are_chosen_and_those_of_a_topic_put_together(tmp_path):
+def test_partitions_can_be_chosen_and_are_merged_by_topic(tmp_path):
     clock = Clock()
     with written(tmp_path / "logs", clock=clock) as partition:
         for topic, number in (("a", 0), ("a", 1), ("b", 0)):
             partition(topic, number, **LAT).add(record(T0 - 10 * (number + 1)))
     store = kafkastore.open(tmp_path / "logs")
-    assert {each.topic: told(each) for each in latency(store)} == {
+    assert {each.topic: counts_of(each) for each in latency(store)} == {
         "a": {10: 1, 20: 1}, "b": {10: 1}
     }
-    assert {each.topic: told(each) for each in latency(store, partitions=["a-1", "b-0"])} == {
+    assert {each.topic: counts_of(each) for each in latency(store, partitions=["a-1", "b-0"])} == {
         "a": {20: 1}, "b": {10: 1}
     }
     with refused("partitions", ArgumentTypeError):
         list(latency(store, partitions="b-0"))
 
 
-def test_where_compaction_noted_its_horizon_the_create_time_is_lost(tmp_path):
-    """The base timestamp is the horizon then (KIP-534)."""
+def test_a_delete_horizon_replaces_the_create_time(tmp_path):
+    """The base timestamp is the delete horizon then (KIP-534)."""
     with written(tmp_path / "logs", clock=Clock()) as partition:
         partition("t", **LAT).add(record(T0 - 5), record(T0 - 7))
     (log,) = kafkastore.open(tmp_path / "logs")
@@ -119,7 +119,7 @@ def test_where_compaction_noted_its_horizon_the_create_time_is_lost(tmp_path):
     assert (found.records, found.unknown_records) == (0, 2)
 
 
-def test_the_producers_time_may_be_in_a_header(tmp_path):
+def test_the_create_time_may_be_in_a_header(tmp_path):
     clock = Clock()
     clock.now = T0 + 1000
     with written(tmp_path / "logs", clock=clock) as partition:
@@ -134,18 +134,18 @@ def test_the_producers_time_may_be_in_a_header(tmp_path):
         partition("u").add(record(T0, headers=(("at", b"%d" % T0),)))
     store = kafkastore.open(tmp_path / "logs")
     found, other = latency(store, create_time_header="at")
-    assert told(found) == {990: 1, 700: 1, 1000: 1}
+    assert counts_of(found) == {990: 1, 700: 1, 1000: 1}
     assert found.unknown_records == 3
     assert other.records == 0
 
 
 @pytest.mark.parametrize("others", [{}, LAT], ids=["create time", "append time"])
-def test_another_cluster_may_know_when_records_were_created(tmp_path, others):
-    """This one mirrors it, and the mirror did not keep times. Equal records count in order."""
+def test_create_times_may_come_from_another_cluster(tmp_path, others):
+    """This cluster mirrors it without the times. Equal records are matched in order."""
     one, two = Clock(), Clock()
     with written(tmp_path / "1", clock=one) as partition:
         one.now = T0 + 50
-        for timestamp, value in ((3, b"a"), (1, b"b"), (2, b"a"), (9, b"gone"), (4, b"c")):
+        for timestamp, value in ((3, b"a"), (1, b"b"), (2, b"a"), (9, b"deleted"), (4, b"c")):
             partition("t", **others).add(record(T0 + timestamp, value))
     with written(tmp_path / "2", clock=two) as partition:
         for appended, value in ((100, b"b"), (200, b"a"), (300, b"a"), (400, b"new"), (500, b"a")):
@@ -154,13 +154,13 @@ def test_another_cluster_may_know_when_records_were_created(tmp_path, others):
         partition("u", **LAT).add(record(T0, b"a"))
     created = kafkastore.open(tmp_path / "1")
     found, other = latency(kafkastore.open(tmp_path / "2"), created_in=created)
-    assert told(found) == {99: 1, 197: 1, 298: 1}
+    assert counts_of(found) == {99: 1, 197: 1, 298: 1}
     assert (found.unknown_records, other.unknown_records, other.records) == (2, 1, 0)
     with refused("create_time_header"):
         list(latency(created, created_in=created, create_time_header="at"))
 
 
-def test_a_broken_batch_is_an_error_with_its_place(tmp_path):
+def test_a_corrupt_batch_is_an_error_with_its_position(tmp_path):
     with written(tmp_path / "logs", clock=Clock()) as partition:
         partition("t", **LAT).add(record(T0, b"value" * 20))
     (log,) = kafkastore.open(tmp_path / "logs")
@@ -174,7 +174,9 @@ def test_a_broken_batch_is_an_error_with_its_place(tmp_path):
 
 
 @given(st.lists(st.integers(-5, 20), min_size=1, max_size=60), st.integers(1, 100_000))
-def test_a_percentile_is_the_smallest_that_so_many_do_not_exceed(latencies, thousandths):
+def test_a_percentile_is_the_smallest_latency_that_enough_records_do_not_exceed(
+    latencies, thousandths
+):
     values, counts = np.unique(latencies, return_counts=True)
     found = Latency("t", 1, values, counts, 0, 0)
     at = found.percentile(thousandths / 1000)
@@ -183,7 +185,7 @@ def test_a_percentile_is_the_smallest_that_so_many_do_not_exceed(latencies, thou
 
 
 @pytest.mark.parametrize("percent", [0, -1, 100.1])
-def test_other_percentiles_there_are_none(percent):
+def test_percentiles_outside_the_range_are_refused(percent):
     found = Latency("t", 1, np.array([1]), np.array([1]), 0, 0)
     with refused("percent"):
         found.percentile(percent)

@@ -1,4 +1,4 @@
-"""What retention would do to a store, beside what real brokers did and left."""
+"""Predicted retention, compared with the deletions of real brokers."""
 from __future__ import annotations
 
 import os
@@ -27,7 +27,7 @@ from kafkastore.writing.retention import RetentionRule, SegmentFacts, find_delet
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 HOUR = {"retention.ms": HOUR_MS}
-# How 3.9 and later log what they delete.
+# The log line of 3.9 and later about deleted segments.
 DELETED = re.compile(
     r"Deleting segment LogSegment\(baseOffset=(\d+), size=(\d+), .*largestRecordTimestamp=(\d+)\)"
 )
@@ -38,7 +38,7 @@ def bases(segments):
 
 
 def newest_by_segment(log, records):
-    """Largest timestamp of the records that a consumer got from each segment."""
+    """Return the largest timestamp of each segment's records that a consumer received."""
     return {
         segment.base_offset: max(
             timestamp
@@ -53,8 +53,8 @@ def newest_by_segment(log, records):
 
 
 @pytest.mark.golden_cases(names="roll-and-retention-by-time")
-def test_what_a_broker_left_it_would_leave_again(golden_case):
-    """It had looked every second; some of what stays is older, behind a segment that stays."""
+def test_segments_that_a_broker_kept_would_be_kept(golden_case):
+    """The broker checked every second; some kept segments are older, after one that is kept."""
     answers = golden_case.answers
     log = kafkastore.open(golden_case.logs)["retention-0"]
     now = answers["asked_at_ms"]
@@ -76,7 +76,7 @@ def test_what_a_broker_left_it_would_leave_again(golden_case):
 
 
 def test_some_golden_segments_stay_after_younger_ones(golden):
-    """The case has such; else the test above would say little."""
+    """The golden case has such segments; otherwise the test above would be weak."""
     for version, blocked in (("2.4.0", [74]), ("3.9.1", [72]), ("0.11.0.3", [74])):
         case = golden(version, "roll-and-retention-by-time", "answers")
         log = kafkastore.open(case.logs)["retention-0"]
@@ -85,32 +85,33 @@ def test_some_golden_segments_stay_after_younger_ones(golden):
 
 
 @pytest.mark.golden_cases(names="roll-and-retention-by-time", versions=["3.9.1", "4.1.1"])
-def test_what_a_broker_deleted_the_rules_delete(golden_case):
-    """Of its own words: base offset, size and largest timestamp of each segment it deleted."""
+def test_segments_that_a_broker_deleted_would_be_deleted(golden_case):
+    """The broker's log has base offset, size and largest timestamp of each deleted segment."""
     lines = [DELETED.search(line) for line in golden_case.answers["broker_log"]]
-    gone = [tuple(map(int, line.groups())) for line in lines if line]
-    assert len(gone) == 5
+    deleted = [tuple(map(int, line.groups())) for line in lines if line]
+    assert len(deleted) == 5
     log = kafkastore.open(golden_case.logs)["retention-0"]
     now = golden_case.answers["asked_at_ms"]
     stayed = retention_of(log, config=HOUR, now=now, version=golden_case.version).segments
-    starts = [base for base, _, _ in gone] + bases(stayed)
+    starts = [base for base, _, _ in deleted] + bases(stayed)
     facts = [
         SegmentFacts(base, end, size, timestamp)
-        for (base, size, timestamp), end in zip(gone, starts[1:], strict=False)
+        for (base, size, timestamp), end in zip(deleted, starts[1:], strict=False)
     ]
     facts += [SegmentFacts(*each[1:5]) for each in stayed]
     outcome = find_deletable(
         facts, high_watermark=log.log_end_offset, log_start_offset=0, config=LogConfig.of(HOUR),
         now=now, rules=rules_of(golden_case.version),
     )
-    assert [each.segment.base_offset for each in outcome.deletions] == [base for base, *_ in gone]
+    found = [each.segment.base_offset for each in outcome.deletions]
+    assert found == [base for base, *_ in deleted]
     assert {each.rule for each in outcome.deletions} == {RetentionRule.TIME}
     log_start = golden_case.answers["partitions"]["retention-0"]["log_start_offset"]
     assert outcome.log_start_offset == log_start
 
 
 @pytest.mark.golden_cases(names="delete-records")
-def test_segments_below_a_log_start_that_was_moved_would_go(golden_case):
+def test_segments_below_an_advanced_log_start_are_deleted(golden_case):
     store = kafkastore.open(golden_case.logs)
     for found in retention(store, config={"retention.ms": -1}, version=golden_case.version):
         answers = golden_case.answers["partitions"][str(found.topic_partition)]
@@ -119,12 +120,12 @@ def test_segments_below_a_log_start_that_was_moved_would_go(golden_case):
         below = [each for each in found.segments if each.end_offset <= start]
         assert list(found.going) == [each for each in below if each is not found.segments[-1]]
         assert {each.deleted_by for each in found.going} <= {RetentionRule.START}
-    assert found.topic_partition.partition == 2  # all three were looked at
+    assert found.topic_partition.partition == 2  # all three were checked
 
 
 @pytest.mark.golden_cases(names="roll-and-retention-by-time", versions=["0.11.*", "[2-4].*"])
 def test_brokers_rolled_by_the_time_since_the_first_batch_not_since_the_largest(golden_case):
-    """KIP-33 says both in its texts; segment.ms was 10 s, and timestamps went back and forth."""
+    """KIP-33 states both; segment.ms was 10 s, and timestamps were out of order."""
     log = kafkastore.open(golden_case.logs)["roll-0"]
     batches = [(batch.base_offset, batch.max_timestamp) for batch in log.batches()]
     rolled = {}
@@ -140,14 +141,14 @@ def test_brokers_rolled_by_the_time_since_the_first_batch_not_since_the_largest(
 
 
 @pytest.mark.golden_cases(names="roll-and-retention-by-time", versions=["0.11.*", "[2-4].*"])
-def test_a_later_record_than_that_rolls(golden_case):
+def test_a_record_later_than_segment_ms_rolls(golden_case):
     log = kafkastore.open(golden_case.logs)["roll-0"]
     found = retention_of(log, config={"segment.ms": 10_000}, version=golden_case.version)
     first = next(log.batches(log.segments[-1].base_offset))
     assert found.rolls_after == first.max_timestamp + 10_000
 
 
-def test_zeros_that_a_broker_would_load_are_dated_1970_and_warned_of(golden):
+def test_zeros_that_a_broker_would_load_are_dated_1970_with_a_warning(golden):
     case = golden("2.4.0", "broken-index-active-zero-padded", "answers-recovered")
     log = kafkastore.open(case.root / "logs")["broken-0"]
     assert log.is_clean
@@ -158,7 +159,7 @@ def test_zeros_that_a_broker_would_load_are_dated_1970_and_warned_of(golden):
     assert active.deleted_by is RetentionRule.TIME
 
 
-def test_twelve_zero_bytes_are_an_entry_or_lost_bytes_as_the_log_says(tmp_path):
+def test_twelve_zero_bytes_are_an_entry_or_lost_bytes_depending_on_the_log(tmp_path):
     true = Segment(0, (Batch((Row(0, 0),)),), time_index=bytes(12))
     lost = Segment(1, (Batch((Row(1, 1_500_000_000_000),)),), time_index=bytes(12))
     log = kafkastore.open(Log((true, lost), is_clean=True).write(tmp_path / "logs"))["t-0"]
@@ -168,7 +169,7 @@ def test_twelve_zero_bytes_are_an_entry_or_lost_bytes_as_the_log_says(tmp_path):
 
 
 @pytest.mark.golden_cases(names="crash", versions=["2.4.0", "3.9.1", "4.1.1"], answers="answers")
-def test_zeros_that_a_broker_recovers_are_none(golden_case):
+def test_zeros_that_a_broker_recovers_give_no_warning(golden_case):
     found = list(retention(kafkastore.open(golden_case.logs), version=golden_case.version))
     active = [each.segments[-1] for each in found if each.segments[-1].size]
     assert active
@@ -187,7 +188,7 @@ def test_segments_without_time_index_are_dated_by_their_files(golden):
             assert each.largest_timestamp == mtime
 
 
-def test_brokers_before_the_time_index_go_by_files_although_records_have_times(golden):
+def test_brokers_before_the_time_index_use_modification_times(golden):
     case = golden("2.4.0", "create-time-monotonic", "answers")
     log = next(iter(kafkastore.open(case.logs)))
     old = retention_of(log, version="0.10.0.1").segments
@@ -196,27 +197,27 @@ def test_brokers_before_the_time_index_go_by_files_although_records_have_times(g
     assert {each.dated_by for each in new} == {DatedBy.RECORDS}
 
 
-# States that are made.
+# Constructed states.
 
 
 @pytest.fixture
 def log_dir(golden, writable_copy) -> Path:
-    """Twelve or so segments with timestamps of 2017, and one of 2100; closed in order."""
+    """Return about twelve segments of 2017 and one of 2100, after a clean shutdown."""
     return writable_copy(golden("2.4.0", "create-time-out-of-order", "answers").logs)
 
 
-def test_a_time_of_the_future_blocks_all_after_it_and_is_doubted(log_dir):
+def test_a_future_timestamp_blocks_all_later_segments_and_is_reported(log_dir):
     found = retention_of(kafkastore.open(log_dir)["ooo-0"], config={}, now=1_600_000_000_000)
     (future,) = [each for each in found.segments if each.doubt is TimestampWarning.FUTURE]
     assert found.blocker is future
     assert future.deleted_by is None
-    behind = [each for each in found.segments if each.base_offset > future.base_offset]
-    assert list(found.blocked) == behind != []
+    later = [each for each in found.segments if each.base_offset > future.base_offset]
+    assert list(found.blocked) == later != []
     assert future.expires_at == future.largest_timestamp + 7 * DAY_MS + 1
 
 
 def test_segments_of_negative_times_are_dated_by_their_files(tmp_path):
-    """No time index has an entry below 0, so that a broker finds no time in the records."""
+    """A time index has no entries below 0, so that a broker finds no timestamp in the records."""
     rows = [Row(offset, time) for offset, time in enumerate((-1_600_000_000_000, -7, -1))]
     batches = tuple(Batch((row,)) for row in rows)
     modified_ms = 1_500_000_000_000
@@ -231,14 +232,14 @@ def test_segments_of_negative_times_are_dated_by_their_files(tmp_path):
     assert (second.dated_by, second.largest_timestamp) == (DatedBy.RECORDS, 1_400_000_000_000)
 
 
-def test_the_clock_at_which_a_time_is_over_is_reported_to_the_ms(log_dir):
+def test_the_time_of_expiry_is_exact_to_the_ms(log_dir):
     log = kafkastore.open(log_dir)["ooo-3"]
     first = retention_of(log, now=0).segments[0]
     assert retention_of(log, now=first.expires_at - 1).going == ()
     assert bases(retention_of(log, now=first.expires_at).going)[0] == first.base_offset
 
 
-def test_zeros_below_the_recovery_point_are_loaded_those_above_rebuilt(log_dir):
+def test_zeros_below_the_recovery_point_are_loaded_and_those_above_rebuilt(log_dir):
     (log_dir / ".kafka_cleanshutdown").unlink(missing_ok=True)
     first, second, *_ = kafkastore.open(log_dir)["ooo-3"].segments
     for segment in (first, second):
@@ -252,7 +253,7 @@ def test_zeros_below_the_recovery_point_are_loaded_those_above_rebuilt(log_dir):
     assert [fates[0].record_timestamp, fates[1].largest_timestamp] == newest
 
 
-def test_a_missing_offset_index_has_a_broker_rebuild_both(log_dir):
+def test_with_a_missing_offset_index_a_broker_rebuilds_both_indexes(log_dir):
     segment = kafkastore.open(log_dir)["ooo-3"].segments[0]
     right = retention_of(kafkastore.open(log_dir)["ooo-3"]).segments[0]
     segment.time_index_path.write_bytes(bytes(1020))
@@ -260,7 +261,7 @@ def test_a_missing_offset_index_has_a_broker_rebuild_both(log_dir):
     assert retention_of(kafkastore.open(log_dir)["ooo-3"]).segments[0] == right
 
 
-def test_a_partition_directory_by_itself_is_that_of_a_broker_that_was_killed(log_dir):
+def test_a_single_partition_directory_counts_as_that_of_a_killed_broker(log_dir):
     log = kafkastore.open(log_dir / "ooo-3")["ooo-3"]
     active = log.segments[-1]
     with active.time_index_path.open("ab") as index:
@@ -270,7 +271,7 @@ def test_a_partition_directory_by_itself_is_that_of_a_broker_that_was_killed(log
     assert dated == [DatedBy.ZEROS] + [DatedBy.RECORDS] * (len(dated) - 1)
 
 
-def test_a_segment_that_a_broker_deletes_meanwhile_is_judged_no_more(log_dir):
+def test_a_segment_that_a_broker_deletes_meanwhile_is_left_out(log_dir):
     log = kafkastore.open(log_dir)["ooo-3"]
     first, *others = log.segments
     for path in log_dir.glob(f"ooo-3/{first.base_offset:020}.*"):
@@ -278,7 +279,7 @@ def test_a_segment_that_a_broker_deletes_meanwhile_is_judged_no_more(log_dir):
     assert bases(retention_of(log).segments) == bases(others)
 
 
-def test_an_empty_last_segment_is_not_doubted_whatever_its_date(tmp_path):
+def test_an_empty_last_segment_is_not_reported_whatever_its_date(tmp_path):
     directory = tmp_path / "t-0"
     directory.mkdir()
     (directory / "00000000000000000007.log").touch()
@@ -287,14 +288,14 @@ def test_an_empty_last_segment_is_not_doubted_whatever_its_date(tmp_path):
     assert (fate.doubt, fate.deleted_by, fate.blocked_by) == (None, None, None)
 
 
-def test_kafkas_own_topics_are_compacted_unless_it_is_said(golden):
+def test_internal_topics_are_compacted_unless_configured_otherwise(golden):
     case = golden("2.4.0", "transactions", "answers")
     store = kafkastore.open(case.logs)
     options = {"retention.ms": 0}
     by_topic = {each.topic_partition.topic: each for each in retention(store, config=options)}
     assert by_topic["__transaction_state"].going == ()
-    told = options | {"cleanup.policy": "delete"}
-    assert retention_of(store["__transaction_state-0"], config=told).going
+    config = options | {"cleanup.policy": "delete"}
+    assert retention_of(store["__transaction_state-0"], config=config).going
 
 
 def test_a_wrong_option_is_refused(log_dir):
@@ -318,7 +319,7 @@ def test_nothing_is_altered(log_dir):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_corrupt_files_are_judged_and_sized_too_or_an_error_names_the_byte(log_dir, seed):
+def test_corrupt_files_are_evaluated_or_an_error_names_the_byte(log_dir, seed):
     chance = random.Random(seed)
     for path in sorted((log_dir / "ooo-3").iterdir()):
         data = bytearray(path.read_bytes())
@@ -358,11 +359,11 @@ MOMENT = 1_500_000_000_000  # 2017-07-14
         (MOMENT * 1000, TimestampWarning.MICROSECONDS),
         (MOMENT * 1_000_000, TimestampWarning.NANOSECONDS),
         (0, None),
-        (400_000_000, None),  # January 1970, or in seconds 1982: neither says more
+        (400_000_000, None),  # January 1970, or in seconds 1982: both are implausible
         ((1 << 63) - 1, TimestampWarning.FUTURE),
     ],
 )
-def test_a_unit_is_guessed_where_it_makes_a_plausible_time(timestamp, doubt):
+def test_a_unit_is_suggested_where_it_gives_a_plausible_time(timestamp, doubt):
     assert find_timestamp_warning(timestamp, MOMENT) is doubt
     about_unit = doubt not in (None, TimestampWarning.FUTURE)
     assert meant_timestamp(timestamp, doubt) == (MOMENT if about_unit else None)

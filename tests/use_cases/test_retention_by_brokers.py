@@ -1,4 +1,4 @@
-"""Real brokers with short retention, started on directories that we wrote, delete what we said."""
+"""Real brokers with short retention delete the predicted segments of written directories."""
 from __future__ import annotations
 
 import os
@@ -30,7 +30,7 @@ RECORDS = 5
 MARKER = ".kafka_cleanshutdown"
 KEPT = "partition.metadata"
 
-# Of each segment the age of its newest record and of its file, in ms; None: no timestamp.
+# For each segment the ages of its newest record and its file in ms; None: no timestamp.
 OLD, NEW = (3 * HOUR_MS, 3 * HOUR_MS), (0, 0)
 PARTITIONS = {
     "by-time": [OLD, OLD, NEW, OLD, NEW],
@@ -53,7 +53,7 @@ class _Record:
 
 
 class _Batch:
-    """As much of a batch as `Segment` asks of one."""
+    """The attributes of a batch that `Segment` needs."""
 
     def __init__(self, base_offset: int, timestamp: int, magic: int) -> None:
         records = [_Record(base_offset + number, timestamp) for number in range(RECORDS)]
@@ -82,8 +82,8 @@ def log_files(directory: Path) -> set[str]:
     return {name for name in os.listdir(directory) if name.endswith(".log")}
 
 
-class Seen(NamedTuple):
-    """What was said of each partition, and what its broker did with it."""
+class BrokerRun(NamedTuple):
+    """The prediction for each partition, and what the broker did."""
 
     said: dict[str, PartitionRetention]
     left: dict[str, set[str]]
@@ -91,12 +91,12 @@ class Seen(NamedTuple):
     mapped: str
 
 
-def run_broker(version: str, folder: Path) -> Seen:
-    """Start a broker on partitions that we wrote, and let it delete."""
+def run_broker(version: str, folder: Path) -> BrokerRun:
+    """Start a broker on written partitions, and let it delete segments."""
     now = int(time.time() * 1000)
     has_times = version != "0.10.0.1"
     ages = dict(PARTITIONS)
-    if not has_times:  # it knows no time index and would leave the files alone
+    if not has_times:  # it has no time index and does not alter such files
         del ages["zeros"]
     sources = {}
     for name, segments in ages.items():
@@ -135,7 +135,7 @@ def run_broker(version: str, folder: Path) -> Seen:
                 for name in sources
             }
             context.start()
-            # Before the delay was a setting, retention began 30 s after the start.
+            # Before there was a setting for the delay, retention began 30 s after the start.
             time.sleep(4 if context.since(3, 9) else 32)
             for name in sources:
                 context.wait_until_still(name)
@@ -147,18 +147,18 @@ def run_broker(version: str, folder: Path) -> Seen:
         finally:
             context.abandon()
             context.remove_run_directory()
-    return Seen(said, left, opened, mapped)
+    return BrokerRun(said, left, opened, mapped)
 
 
 @pytest.fixture(scope="module")
 def brokers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Seen]]]:
-    """What will be seen, by version: all wait at the same time, most of them half a minute."""
+) -> Iterator[dict[str, Future[BrokerRun]]]:
+    """Return future results by version: all wait in parallel, most of them half a minute."""
     versions = [
         item.callspec.params["version"]
         for item in request.session.items
-        if getattr(item, "originalname", None) == test_a_broker_deletes_just_what_we_said.__name__
+        if getattr(item, "originalname", None) == test_a_broker_deletes_predicted_segments.__name__
     ]
     with ThreadPoolExecutor(len(versions)) as pool:
         yield {
@@ -169,7 +169,7 @@ def brokers(
 
 
 @pytest.mark.parametrize("version", ["0.10.0.1", "0.10.2.2", "2.4.0", "3.9.1", "4.1.1"])
-def test_a_broker_deletes_just_what_we_said(version, require_broker, brokers):
+def test_a_broker_deletes_predicted_segments(version, require_broker, brokers):
     require_broker(version)
     said, left, opened, mapped = brokers[version].result()
     has_times = version != "0.10.0.1"

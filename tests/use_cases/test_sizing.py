@@ -1,4 +1,4 @@
-"""What indexes take: KIP-33's figures by formula, and beside the files that brokers wrote."""
+"""Sizes of indexes: KIP-33's figures by formula, and files of brokers."""
 from __future__ import annotations
 
 import os
@@ -31,7 +31,7 @@ MIB, GIB = 1 << 20, 1 << 30
 # The proposal's figures.
 
 
-def test_time_buckets_take_what_the_table_of_the_proposal_says():
+def test_time_buckets_have_the_sizes_in_the_table_of_the_proposal():
     """3500 partitions: 86400 seconds, 3.4 GB; 1440 minutes, 57 MB."""
     second, minute = sizing(broker_partitions=3500, buckets_ms=(SECOND_MS, MINUTE_MS)).by_bucket
     assert (second.entries, minute.entries) == (3500 * 86_400, 3500 * 1_440)
@@ -45,22 +45,22 @@ def test_a_time_index_takes_3_mb_for_a_segment_of_1_gb():
 
 
 @pytest.mark.parametrize("interval", [512, 4096, 100_000])
-def test_a_time_index_is_one_and_a_half_times_an_offset_index_at_most(interval):
+def test_a_time_index_is_at_most_one_and_a_half_times_an_offset_index(interval):
     (size,) = sizing(intervals=[interval]).by_interval
     assert size.time_index_bytes == 1.5 * size.offset_index_bytes
 
 
 @pytest.mark.golden_cases(names=["crea*", "codecs", "roll*"], versions=["0.10.2.2", "2.*", "3.*"])
-def test_no_real_time_index_is_larger_than_its_share(golden_case):
-    """Nor larger by more than the entry that closes it."""
+def test_no_real_time_index_exceeds_its_estimated_size(golden_case):
+    """It exceeds it at most by the last entry."""
     for log in kafkastore.open(golden_case.logs):
         for segment in log.segments:
             offsets, times = segment.offset_index, segment.time_index
             assert times.used_entry_count <= offsets.used_entry_count + 1
 
 
-def test_a_time_index_is_a_file_more_next_to_two(golden):
-    """A third of the files: the proposal's "about 1/3" more handles. They are half as many more."""
+def test_a_time_index_is_a_third_file_of_each_segment(golden):
+    """The proposal has "about 1/3" more handles; three files for two are half as many more."""
     counts = {}
     for version in ("0.10.0.1", "0.10.2.2"):
         logs = golden(version, "codecs", "answers").logs
@@ -78,24 +78,24 @@ def test_a_time_index_is_a_file_more_next_to_two(golden):
 
 
 @pytest.mark.golden_cases(names="create-time-*", answers="answers")
-def test_indexes_are_sized_as_they_are(golden_case):
+def test_actual_sizes_of_indexes_are_reported(golden_case):
     store = kafkastore.open(golden_case.logs)
     found = sizing(store)
     segments = [segment for log in store for segment in log.segments]
     assert found.segments == len(segments)
     assert found.partitions == len(store.partitions)
     assert found.log_bytes == sum(segment.size for segment in segments)
-    for suffix, told in (
+    for suffix, reported in (
         (".index", found.as_it_is.offset_index_bytes),
         (".timeindex", found.as_it_is.time_index_bytes),
     ):
         sizes = [path.stat().st_size for path in golden_case.logs.rglob(f"*{suffix}")]
-        assert told == sum(sizes)  # closed in order: trimmed
+        assert reported == sum(sizes)  # trimmed at the clean shutdown
 
 
 @pytest.mark.golden_cases(names="crash", versions=["3.9.1", "4.1.1"], answers="answers-recovered")
-def test_an_interval_is_sized_as_brokers_rebuild_indexes(golden_case):
-    """What the broker rebuilt after the crash has just as many entries."""
+def test_an_interval_gives_the_sizes_of_indexes_that_brokers_rebuild(golden_case):
+    """The indexes that the broker rebuilt after the crash have the same number of entries."""
     store = kafkastore.open(golden_case.logs)
     for log in store:
         interval = int(golden_case.answers["topic_config"][log.topic]["index.interval.bytes"])
@@ -105,7 +105,7 @@ def test_an_interval_is_sized_as_brokers_rebuild_indexes(golden_case):
         assert rebuilt.offset_entries == sum(used)
 
 
-def test_preallocated_zeros_are_no_entries(golden):
+def test_preallocated_zeros_are_not_entries(golden):
     case = golden("2.4.0", "crash", "answers")
     found = sizing(kafkastore.open(case.logs))
     assert found.as_it_is.offset_index_bytes < sum(
@@ -113,7 +113,7 @@ def test_preallocated_zeros_are_no_entries(golden):
     )
 
 
-def test_missing_indexes_have_no_entries_and_whole_segments_are_scanned(golden):
+def test_missing_indexes_have_no_entries_and_their_segments_are_completely_scanned(golden):
     case = golden("0.10.0.1", "upgrade", "answers")
     log = kafkastore.open(case.logs)["up-1"]
     assert sizing_of(log).as_it_is.time_entries == 0
@@ -122,7 +122,7 @@ def test_missing_indexes_have_no_entries_and_whole_segments_are_scanned(golden):
     assert size.largest_scan_bytes == max(segment.size for segment in log.segments)
 
 
-def test_a_log_that_can_not_be_read_to_its_end_is_not_sized(golden, writable_copy):
+def test_a_log_that_cannot_be_read_to_its_end_is_left_out(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
     log = next(iter(kafkastore.open(logs)))
     path = log.segments[0].log_path
@@ -135,7 +135,7 @@ def test_a_log_that_can_not_be_read_to_its_end_is_not_sized(golden, writable_cop
     assert (raised.value.path, raised.value.position) == (path, last.position)
 
 
-def test_a_segment_that_a_broker_deletes_meanwhile_is_sized_no_more(golden, writable_copy):
+def test_a_segment_that_a_broker_deletes_meanwhile_is_left_out(golden, writable_copy):
     logs = writable_copy(golden("2.4.0", "create-time-monotonic", "answers").logs)
     log = next(iter(kafkastore.open(logs)))
     assert log.segments[0].log_path.exists()
@@ -159,7 +159,7 @@ def test_active_segments_are_mapped_at_their_full_size(golden):
     assert found.mapped_bytes(found.as_it_is, 100) == trimmed + found.partitions * (96 + 96)
 
 
-def test_sizes_of_nothing_are_0(tmp_path):
+def test_sizes_of_an_empty_store_are_0(tmp_path):
     (tmp_path / "meta.properties").write_text("version=0\n")
     found = sizing(kafkastore.open(tmp_path))
     assert (found.partitions, found.log_bytes) == (0, 0)
@@ -173,7 +173,7 @@ def test_intervals_below_1_are_refused():
         sizing(buckets_ms=[0])
 
 
-def test_sizes_add_up(golden):
+def test_sizes_can_be_added(golden):
     store = kafkastore.open(golden("2.4.0", "create-time-out-of-order", "answers").logs)
     assert total(map(sizing_of, store)) == sizing(store)
     one, other = IndexSize(1, 2, 3, 4, 5.0, 6), IndexSize(1, 20, 30, 40, 50.0, 5)
@@ -192,7 +192,7 @@ class _Record:
 
 
 class _Batch:
-    """As much of `models.record_format.Batch` as a segment is written from."""
+    """The attributes of `models.record_format.Batch` that a segment needs."""
 
     def __init__(self, offset, timestamp, size):
         self.data = build_batch([_Record(offset, timestamp, size)])
@@ -217,7 +217,7 @@ def test_sizes_agree_with_counting_batch_by_batch(tmp_path_factory, batches, int
     assert size.offset_entries == len(offset_entries)
     assert size.time_entries == len(time_entries)
 
-    # For each byte of the log: how far it lies behind the last position an entry leads to.
+    # For each byte of the log: its distance from the last position that an entry leads to.
     positions = [0, *(position for _, position in offset_entries)]
     passed = [at + 0.5 - max(p for p in positions if p <= at) for at in range(len(segment.log))]
     assert size.scanned_bytes == pytest.approx(sum(passed))

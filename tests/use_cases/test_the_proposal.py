@@ -1,6 +1,6 @@
-"""Statements of KIP-33 against what real brokers wrote; and what docs/kip-33.md refers to is there.
+"""Statements of KIP-33, checked on files of real brokers; and references of docs/kip-33.md.
 
-Each test is named in the document.
+The document names each of these tests.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITH_TIME_INDEX = ["0.10.2.2", "0.11.*", "[2-4].*"]
 
 
 def segments_of(case):
-    """Every segment, with the timestamps by offset that a consumer got of its partition."""
+    """Yield every segment with the timestamps by offset that a consumer received."""
     for log in kafkastore.open(case.logs):
         answers = case.answers["partitions"].get(str(log.topic_partition), {})
         if "records" not in answers:
@@ -53,7 +53,7 @@ def test_every_message_later_than_an_entry_comes_after_it(golden_case):
 
 @pytest.mark.golden_cases(names=SOUND, versions=WITH_TIME_INDEX, answers="answers")
 def test_an_entry_has_the_offset_of_its_largest_message_not_the_next(golden_case):
-    """Or the last of its batch: never one behind it, nor the base offset of the next segment."""
+    """Or the last of its batch: never a later one, nor the base offset of the next segment."""
     for segment, timestamps in segments_of(golden_case):
         batches = {}
         with segment.open_log() as log:
@@ -71,22 +71,22 @@ def test_the_last_entry_has_the_largest_timestamp_once_a_segment_is_closed(golde
     for segment, timestamps in segments_of(golden_case):
         last = entries_of(segment)[-1][0] if entries_of(segment) else -1
         assert last == (segment.summary.largest_record_timestamp or -1)
-        # Transaction markers count, and no consumer gets those.
+        # Transaction markers count, although consumers do not receive them.
         assert last == max(timestamps.values(), default=-1) or golden_case.name == "transactions"
 
 
 @pytest.mark.golden_cases(names="old-formats", answers="answers")
-def test_messages_without_timestamps_make_no_entry(golden_case):
+def test_messages_without_timestamps_have_no_entry(golden_case):
     """A segment of v0 messages has an empty index and is dated by its file."""
     found = 0
     for log in kafkastore.open(golden_case.logs):
-        fates = retention_of(log, version=golden_case.version).segments
-        for segment, fate in zip(log.segments, fates, strict=True):
+        results = retention_of(log, version=golden_case.version).segments
+        for segment, result in zip(log.segments, results, strict=True):
             if segment.size and segment.summary.magics == {0}:
                 found += 1
                 assert segment.time_index_path.stat().st_size == 0
-                assert fate.dated_by is DatedBy.MODIFICATION_TIME
-                assert fate.largest_timestamp == segment.last_modified_ms
+                assert result.dated_by is DatedBy.MODIFICATION_TIME
+                assert result.largest_timestamp == segment.last_modified_ms
     assert found
 
 
@@ -94,12 +94,12 @@ def test_messages_without_timestamps_make_no_entry(golden_case):
 def test_one_message_with_a_timestamp_dates_a_segment_by_its_records(golden_case):
     mixed = 0
     for log in kafkastore.open(golden_case.logs):
-        fates = retention_of(log, version=golden_case.version).segments
-        for segment, fate in zip(log.segments, fates, strict=True):
+        results = retention_of(log, version=golden_case.version).segments
+        for segment, result in zip(log.segments, results, strict=True):
             if 0 in segment.summary.magics and len(segment.summary.magics) > 1:
                 mixed += 1
-                assert fate.dated_by is DatedBy.RECORDS
-                assert fate.largest_timestamp == segment.summary.largest_record_timestamp
+                assert result.dated_by is DatedBy.RECORDS
+                assert result.largest_timestamp == segment.summary.largest_record_timestamp
     assert mixed
 
 
@@ -119,7 +119,7 @@ def test_the_index_of_a_later_segment_may_hold_earlier_timestamps(golden_case):
 
 @pytest.mark.golden_cases(names="crash", versions=WITH_TIME_INDEX, answers="answers")
 def test_a_running_broker_gives_both_indexes_of_its_active_segment_their_full_size(golden_case):
-    """``segment.index.bytes``, in whole entries."""
+    """``segment.index.bytes``, rounded down to complete entries."""
     for log in kafkastore.open(golden_case.logs):
         config = golden_case.answers["topic_config"].get(log.topic)
         if config is None:
@@ -135,7 +135,7 @@ def test_a_running_broker_gives_both_indexes_of_its_active_segment_their_full_si
 # The document.
 
 
-def test_every_test_that_the_document_names_is_there():
+def test_every_test_that_the_document_names_exists():
     text = DOCUMENT.read_text(encoding="utf-8")
     named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
     assert len(named) > 20
@@ -143,14 +143,14 @@ def test_every_test_that_the_document_names_is_there():
         assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
 
 
-def test_every_test_of_this_file_is_named_in_the_document():
+def test_the_document_names_every_test_of_this_file():
     text = DOCUMENT.read_text(encoding="utf-8")
     here = Path(__file__).read_text(encoding="utf-8").partition("# The document.")[0]
     for name in re.findall(r"^def (test_\w+)", here, re.MULTILINE):
         assert f"::{name}`" in text, name
 
 
-def test_every_golden_case_that_the_document_names_is_there(golden_directory):
+def test_every_golden_case_that_the_document_names_exists(golden_directory):
     text = DOCUMENT.read_text(encoding="utf-8")
     manifest = (golden_directory / "MANIFEST.json").read_text(encoding="utf-8")
     named = re.findall(r"golden `([a-z-]+)`", text)
@@ -159,10 +159,10 @@ def test_every_golden_case_that_the_document_names_is_there(golden_directory):
         assert f'"{name}"' in manifest, name
 
 
-def test_links_of_the_document_lead_somewhere():
+def test_links_of_the_document_are_not_broken():
     for target in re.findall(r"\]\(([^)#]+)", DOCUMENT.read_text(encoding="utf-8")):
         assert (DOCUMENT.parent / target).exists(), target
 
 
-def test_segments_are_named_as_the_proposal_names_them():
+def test_segments_are_named_as_in_the_proposal():
     assert segment_file_name(42, ".timeindex") == "00000000000000000042.timeindex"
