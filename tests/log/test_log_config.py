@@ -80,7 +80,7 @@ def test_topic_options_about_other_things_are_let_pass():
         ("segment.bytes=100", "options"),
     ],
 )
-def test_what_kafka_does_not_take_is_one_clear_error(options, option):
+def test_an_option_that_kafka_rejects_is_one_clear_error(options, option):
     with pytest.raises(InvalidConfigError) as refused:
         LogConfig.of(options)
     assert refused.value.option == option

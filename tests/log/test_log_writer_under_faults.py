@@ -1,4 +1,4 @@
-"""Every altering call of a writer fails, in every way: what was flushed stays."""
+"""Every altering call of a writer fails in every way: flushed records stay."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ class ShortWrites(UnsyncedFileSystem):
 
 
 class FullDisk(CountingFileSystem):
-    """Takes a number of bytes, and then no more."""
+    """Accepts a number of bytes, and then fails."""
 
     def __init__(self, free):
         super().__init__()
@@ -70,7 +70,7 @@ class FullDisk(CountingFileSystem):
 
 
 class Work:
-    """What a writer is put through, and which offsets it has promised to keep."""
+    """The steps of a writer, and the offsets that it must keep."""
 
     def __init__(self):
         self.kept = self.written = 0
@@ -123,7 +123,7 @@ class Work:
 
 
 def check_found(root, work):
-    """What the next writer finds, and that it and a reader can go on with it."""
+    """Check what the next writer finds, and that it and a reader can continue."""
     with LogDirWriter(root, clock=Clock(), fs=UnsyncedFileSystem()) as log_dir:
         writer = log_dir.writer("t", 0, CONFIG, recover=True)
         end = writer.log_end_offset

@@ -176,7 +176,7 @@ def test_records_are_read_lazily(opened):
 # A batch at offset 2, and the type of error.
 BROKEN = {
     "a wrong checksum": (numbered(2)[0].data[:-1] + b"x", ChecksumError),
-    "a count that lies": (
+    "a false count": (
         Batch((Row(2, 5),), stated_count=7).data, CorruptBatchError),
     "compressed records that end early": (
         Batch((Row(2, 5),), codec=ZSTD, stated_count=2).data, CorruptBatchError),
@@ -226,7 +226,7 @@ def test_a_corrupt_offset_does_not_lead_to_another_file(opened):
     assert caught.value.path == found.segments[0].log_path
 
 
-def test_checksums_need_not_be_looked_at(opened):
+def test_checksums_need_not_be_verified(opened):
     damaged = numbered(1)[0].data[:-2] + b"V\0"
     found = opened(Log((Segment(0, numbered(0), tail=damaged),)))
     assert [record.value for record in found.records(verify=False)] == [b"v", b"V"]
@@ -244,7 +244,7 @@ def test_decompression_is_bounded(opened):
         found.to_arrow(max_decompressed_bytes=1000).read_all()
 
 
-def test_gaps_between_segments_and_batches_are_stepped_over(opened):
+def test_gaps_between_segments_and_batches_are_skipped(opened):
     found = opened(TWO)
     assert [record.offset for record in found.records(3, 5)] == []
     assert [record.offset for record in found.records(3)] == [5, 6, 9]

@@ -71,7 +71,7 @@ def test_offsets_that_overlap_with_the_wrapper_before_are_reported_by_all(tmp_pa
     assert error_count
 
 
-def test_whole_wrappers_of_all_formats_are_read(tmp_path):
+def test_complete_wrappers_of_all_formats_are_read(tmp_path):
     for magic in (0, 1):
         root, batches = write(tmp_path / f"{magic}", magic)
         found = [each.offset for each in kafkastore.open(root)["t", 0].records()]

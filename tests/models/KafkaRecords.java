@@ -36,7 +36,7 @@ import org.apache.kafka.common.utils.Time;
 /**
  * Has Kafka's own classes write, read and search record batches.
  *
- * Compiled against the version that is asked; by reflection where a signature differs between versions. Reads
+ * Compiled against the version that is used; by reflection where a signature differs between versions. Reads
  * requests from standard input, one a line, fields apart by tabs; prints one answer a line. Bytes are "x" and
  * hexadecimal, null is "-". An answer that was an exception is "refused" and its class.
  */
@@ -144,7 +144,7 @@ public class KafkaRecords {
         throw new UnsupportedOperationException("no delete horizon before 3.0");
     }
 
-    /** What the builder wants to know of a codec: its type, or since 3.8 an object made for it. */
+    /** The builder's argument for a codec: its type, or since 3.8 an object made for it. */
     private static Object compression(CompressionType codec) throws Exception {
         Class<?> compression;
         try {
@@ -238,7 +238,7 @@ public class KafkaRecords {
         throw new NoSuchMethodException(type.getName());
     }
 
-    /** What a static method returns, null where there is none. */
+    /** What a static method returns, null if it does not exist. */
     private static Object optional(Class<?> type, String name) throws Exception {
         try {
             return type.getMethod(name).invoke(null);

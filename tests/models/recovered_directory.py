@@ -46,7 +46,7 @@ def epochs_of(files):
 
 
 def indexes_and_logs(files, *, whole_entries=False):
-    """What must be equal byte for byte; a closing broker cuts odd bytes off some indexes."""
+    """The files that must be equal; a closing broker cuts odd bytes off some indexes."""
     found = {}
     for name, data in files.items():
         suffix = name[20:]

@@ -1,4 +1,4 @@
-"""What appending does to a segment, line by line as Kafka's text has it: slow and obvious."""
+"""Appends to a segment, line by line as in Kafka's source: slow and obvious."""
 
 from __future__ import annotations
 

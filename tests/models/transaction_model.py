@@ -14,7 +14,7 @@ ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
 
 
 class Transaction(NamedTuple):
-    """What became of one; `last_offset` is its marker's, None while it is open."""
+    """The outcome of a transaction; `last_offset` is its marker's, None while it is open."""
 
     producer_id: int
     first_offset: int
@@ -40,7 +40,7 @@ class Log(NamedTuple):
         return min(open_before, default=end_offset)
 
     def index(self):
-        """The entries of the transaction index of the whole log."""
+        """The entries of the transaction index of the full log."""
         aborted = sorted(
             (transaction for transaction in self.transactions if transaction.is_aborted),
             key=lambda transaction: transaction.last_offset,

@@ -1,4 +1,4 @@
-"""Which tests stay together in one of the processes that run them, and in what order."""
+"""The tests that stay together in one worker process, and their order."""
 from __future__ import annotations
 
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-#: What files of tests share, and what such a file has in it.
+#: Resources that files of tests share, and the text by which such a file is found.
 _SHARED = {
     "a Spark session": re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE),
     "a sanitized build": re.compile(r"^from fuzz import .*\bsanitized_build\b", re.MULTILINE),
