@@ -1,4 +1,4 @@
-"""The active segment's files, by the intents of Kafka's LogSegmentTest."""
+"""The active segment's files: the cases of Kafka's LogSegmentTest."""
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_a_trimmed_segment_ends_with_its_largest_timestamp(create):
     assert segment.offset_index.entry_count == 0
 
 
-def test_a_reopened_segment_goes_on_with_its_indexes(create, tmp_path):
+def test_a_reopened_segment_continues_its_indexes(create, tmp_path):
     writer = create()
     for number in range(5):
         append(writer, 40 + number, timestamp=10 * number)
@@ -123,12 +123,12 @@ def test_a_reopened_segment_goes_on_with_its_indexes(create, tmp_path):
     again.trim()
     again.close_files()
     segment = LogSegment(tmp_path, 40)
-    # The first after the opening has no entry: bytes are counted anew.
+    # The first batch after the opening has no entry: the byte count restarts.
     assert [offset for offset, _ in segment.offset_index.entries()] == [41, 42, 43, 44, 46, 47]
     assert [timestamp for timestamp, _ in segment.time_index.entries()] == [10, 20, 30, 40, 60, 70]
 
 
-def test_files_that_are_there_are_not_written_over(create):
+def test_existing_files_are_not_overwritten(create):
     create()
     with pytest.raises(FileExistsError):
         create()
