@@ -15,7 +15,7 @@ SIZE = 100
 
 
 def headers_of(batches):
-    """Whole record batches of 100 bytes, given as (first offset, last offset, max timestamp)."""
+    """Complete record batches of 100 bytes, given as (first offset, last offset, max timestamp)."""
     headers = np.zeros(len(batches), BATCH_HEADER)
     for number, (first, last, timestamp) in enumerate(batches):
         header = headers[number]

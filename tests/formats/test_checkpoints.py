@@ -383,6 +383,6 @@ def test_packed_offsets_are_parsed_again(offsets):
         (checkpoints.pack_partition_metadata, None),
     ],
 )
-def test_what_could_not_be_read_back_is_not_written(pack, value):
+def test_values_that_could_not_be_read_back_are_not_written(pack, value):
     with argument_refused("value"):
         pack(value)

@@ -25,10 +25,10 @@ def record(key, value):
 @given(st.integers(0, 2**15 - 1), st.integers(0, 2**15 - 1), st.integers(-(2**31), 2**31 - 1),
        st.binary(max_size=5), st.sampled_from([ControlRecordType.ABORT, ControlRecordType.COMMIT]))
 def test_markers_of_any_version_are_read_like_version_0(
-    version, value_version, coordinator_epoch, behind, kind
+    version, value_version, coordinator_epoch, suffix, kind
 ):
-    key = struct.pack(">hh", version, kind) + behind
-    value = struct.pack(">hi", value_version, coordinator_epoch) + behind
+    key = struct.pack(">hh", version, kind) + suffix
+    value = struct.pack(">hi", value_version, coordinator_epoch) + suffix
     parsed = parse_control_record(record(key, value))
     assert parsed == ControlRecord(kind, version, coordinator_epoch)
     assert isinstance(parsed.type, ControlRecordType)
@@ -60,7 +60,7 @@ def test_the_types_have_kafkas_numbers():
         (b"\0\0\0\1", b"\x80\0\0\0\0\0"),
     ],
 )
-def test_what_cannot_be_read_is_reported_with_its_position(key, value):
+def test_an_unreadable_control_record_is_reported_with_its_position(key, value):
     with pytest.raises(CorruptBatchError) as refused:
         parse_control_record(record(key, value), position=1017)
     assert refused.value.position == 1017

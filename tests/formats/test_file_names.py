@@ -57,7 +57,7 @@ def test_a_partition_directory_is_split_at_its_last_dash(name, topic, partition)
         ("x-delete-1", "x-delete", 1),
     ],
 )
-def test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off(
+def test_text_after_the_last_dot_of_a_marked_directory_is_removed(
     name, topic, partition, suffix
 ):
     assert parse_partition_directory(f"{name}.{UUID}-{suffix}") == (
@@ -68,7 +68,7 @@ def test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off(
 
 
 def test_the_topic_of_a_delete_directory_may_be_cut():
-    """logDeleteDirName: at most 255 characters, whatever is left of the topic."""
+    """logDeleteDirName: at most 255 characters, however little is left of the topic."""
     name = f"{'x' * 213}-1.{UUID}-delete"
     assert len(name) == 255
     assert parse_partition_directory(name).topic_partition == ("x" * 213, 1)

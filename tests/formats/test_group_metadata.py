@@ -76,7 +76,7 @@ def prefixed(version, data):
 
 
 def outcome(read, data):
-    """What a reader gives; None where it refuses in its own words."""
+    """The result of a reader; None if it raises an error of the package."""
     try:
         return read(data)
     except (KafkaStoreError, message_model.Broken):
@@ -167,7 +167,7 @@ def test_the_fields_of_group_metadata_stand_in_their_order():
 
 
 @pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
-def test_what_a_version_has_no_field_for_is_left_out_and_read_as_none(kind, version):
+def test_values_without_a_field_in_a_version_are_left_out_and_read_as_none(kind, version):
     message, parse, pack, made = KINDS[kind]
     fields, _ = message_model.read(message, version, pack(SAMPLES[kind], version)[2:])
     assert parse(pack(SAMPLES[kind], version)) == made(fields)
@@ -245,7 +245,7 @@ def test_another_version_is_refused(kind, version):
         pack(SAMPLES[kind], version)
 
 
-def test_an_unknown_tag_is_stepped_over():
+def test_an_unknown_tag_is_skipped():
     data = pack_offset_commit_value(OFFSET._replace(topic_id=None), 4)
     with_tag = data[:-1] + bytes.fromhex("01 09 03 aabbcc")
     assert parse_offset_commit_value(with_tag) == parse_offset_commit_value(data)

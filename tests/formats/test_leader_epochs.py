@@ -87,7 +87,7 @@ def test_an_epoch_ends_where_the_next_begins(entries, requested_epoch, expected)
 @pytest.mark.parametrize(
     ("end_offset", "expected"),
     [(12, THREE), (11, THREE[:2]), (9, THREE[:2]), (8, THREE[:1]), (6, []), (0, []), (-1, THREE)],
-    ids=["behind all", "on the last boundary", "between", "on a boundary", "on the first", "at 0",
+    ids=["after all", "on the last boundary", "between", "on a boundary", "on the first", "at 0",
          "undefined"],
 )
 def test_cutting_the_end_drops_the_epochs_that_begin_there(end_offset, expected):
@@ -110,7 +110,7 @@ def test_cutting_the_end_drops_the_epochs_that_begin_there(end_offset, expected)
         (15, [(4, 15)]),
     ],
     ids=["undefined", "too early", "the first offset", "in the first", "on a boundary", "between",
-         "the last boundary", "behind all: the latest is kept"],
+         "the last boundary", "after all: the latest is kept"],
 )
 def test_cutting_the_start_moves_the_epoch_that_holds_it(start_offset, expected):
     epochs = LeaderEpochs(THREE)
@@ -191,7 +191,7 @@ def test_a_recovery_before_2_7_leaves_epoch_0_out():
     st.integers(0, 1),
     st.integers(0, 12),
 )
-def test_a_recovery_takes_the_epochs_of_batches_whatever_runs_it_is_given(
+def test_a_recovery_takes_the_epochs_of_batches_from_any_runs(
     known, batches, first_epoch, cut
 ):
     epochs, rows = LeaderEpochs(known), headers(*batches)
@@ -216,7 +216,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(200))
 @given(STEPS)
-def test_whatever_is_done_the_answers_are_those_of_the_model(steps):
+def test_after_any_steps_the_answers_are_those_of_the_model(steps):
     epochs, expected = LeaderEpochs(), []
     for name, *arguments in steps:
         before = epochs.entries

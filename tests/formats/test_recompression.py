@@ -1,4 +1,4 @@
-"""Batches are compressed anew: what they say stays as it was."""
+"""Recompressed batches keep their contents."""
 
 import pytest
 from hypothesis import given

@@ -13,7 +13,7 @@ from kafkastore.formats.records import (
     record_rows,
 )
 
-#: Imported for the default of a parameter; its home is `compression`.
+#: Imported for the default of a parameter; it belongs to `compression`.
 IMPORTED = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
 
 

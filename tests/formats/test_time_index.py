@@ -187,7 +187,7 @@ def test_truncation_at_an_offset_that_repeats_keeps_what_a_broker_keeps():
 
 
 def test_padding_changes_a_brokers_answers():
-    """What a clean-shutdown marker beside a padded index does."""
+    """The effect of a clean-shutdown marker on a padded index."""
     index = kafkas(4) + bytes(12 * 100)
     assert time_index.last_entry(index, BASE_OFFSET) == (0, BASE_OFFSET)
     assert time_index.lookup(index, BASE_OFFSET, 40) == (0, BASE_OFFSET)
@@ -291,7 +291,7 @@ def test_counts_and_checks_agree_with_the_model_on_any_bytes(data, base_offset):
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1))),
     st.integers(0, 2**62),
 )
-def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
+def test_packed_entries_are_parsed_again(relative_entries, base_offset):
     entries = [(timestamp, base_offset + relative) for timestamp, relative in relative_entries]
     index = time_index.pack(entries, base_offset)
     assert index == packed(*relative_entries)

@@ -81,7 +81,7 @@ def test_an_entry_has_its_bytes_where_kafka_has_them():
 
 
 @given(ENTRIES)
-def test_what_is_packed_is_parsed_again(entries):
+def test_packed_entries_are_parsed_again(entries):
     index = transaction_index.pack(entries)
     assert index == packed(*entries)
     assert transaction_index.entry_count(index) == len(entries)

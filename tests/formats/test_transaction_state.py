@@ -63,7 +63,7 @@ def made(fields):
 
 
 def outcome(read, data):
-    """What a reader gives; None where it refuses in its own words."""
+    """The result of a reader; None if it raises an error of the package."""
     try:
         return read(data)
     except (KafkaStoreError, message_model.Broken):
