@@ -314,11 +314,11 @@ def test_a_request_of_another_kind_is_refused():
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_complete_exchange_is_read_from_its_frames(version):
-    common, answered = sample("request", version), sample("response", version)
+    request, answered = sample("request", version), sample("response", version)
     header = RequestHeader(version, 42, "client")
-    sent = pack_request_header(header) + pack_request(common, version)
+    sent = pack_request_header(header) + pack_request(request, version)
     read, position = parse_request_header(sent)
-    assert (read, parse_request(sent[position:], read.api_version)) == (header, common)
+    assert (read, parse_request(sent[position:], read.api_version)) == (header, request)
     sent = pack_response_header(42, version) + pack_response(answered, version)
     correlation_id, position = parse_response_header(sent, version)
     assert (correlation_id, parse_response(sent[position:], version)) == (42, answered)

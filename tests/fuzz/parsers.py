@@ -184,11 +184,11 @@ def read_transactions(data):
 
 def read_control_records(data):
     for position, batch in each_batch(data):
-        complete = record_batch.RecordBatch(batch, position)
-        for record in records_from(complete):
+        parsed = record_batch.RecordBatch(batch, position)
+        for record in records_from(parsed):
             control_records.parse_control_record(record, position=position)
-        if complete.is_control:
-            control_records.first_control_record(complete)
+        if parsed.is_control:
+            control_records.first_control_record(parsed)
 
 
 def read_producer_snapshot(data):

@@ -78,7 +78,7 @@ def batches_of(log):
 
 
 @TRANSACTIONS
-def test_decided_records_before_a_corrupt_batch_are_read_and_then_it_is_raised(
+def test_decided_records_before_a_corrupt_batch_are_read_and_then_the_error_is_raised(
     golden_case, tmp_path
 ):
     """The same records are read from a copy that ends there."""

@@ -135,8 +135,8 @@ def test_a_listing_reports_what_the_model_reports(names):
         live, swapped, missing, leftovers = listing(sorted(names))
         assert (files.base_offsets, files.swapped_offsets) == (live, swapped)
         assert [note.path.name for note in files.missing_indexes] == missing
-        found_bounds = {note.path.name: note.start_action == "delete" for note in files.leftovers}
-        assert found_bounds == leftovers
+        found = {note.path.name: note.start_action == "delete" for note in files.leftovers}
+        assert found == leftovers
 
 
 def replacement_steps(old, new):
@@ -223,12 +223,12 @@ def test_the_log_start_is_that_of_the_checkpoint_or_of_the_first_segment(
     if data is not None:
         (logs / LOG_STARTS).write_bytes(data)
     log = kafkastore.open(logs)["t-0"]
-    found_bounds = log.explain_bounds().log_start_offset
+    found = log.explain_bounds().log_start_offset
     with pytest.warns(UnknownLogStartWarning) if is_damaged else nullcontext():
-        assert log.log_start_offset == found_bounds.offset == start
-    assert found_bounds.source is source
+        assert log.log_start_offset == found.offset == start
+    assert found.source is source
     assert [record.offset for record in log.records()] == list(range(start, 9))
-    assert (found_bounds.error is not None) == is_damaged
+    assert (found.error is not None) == is_damaged
     damaged = [each.path for each in log.log_dir.damaged_checkpoints]
     assert damaged == [logs / LOG_STARTS] * is_damaged
 
@@ -310,12 +310,12 @@ def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
         (b"", False), (bytes(500), False), (torn, False), (b"\xff" * 200, True)
     ):
         path.write_bytes(sound + tail)
-        found_bounds = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
-        assert (found_bounds.offset, found_bounds.source) == (9, BoundSource.LAST_BATCH)
-        assert (found_bounds.error is not None) == is_corrupt
+        found = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
+        assert (found.offset, found.source) == (9, BoundSource.LAST_BATCH)
+        assert (found.error is not None) == is_corrupt
         if is_corrupt:
-            assert (found_bounds.error.path, found_bounds.error.position) == (path, len(sound))
-            assert str(found_bounds.error) in found_bounds.basis
+            assert (found.error.path, found.error.position) == (path, len(sound))
+            assert str(found.error) in found.basis
 
 
 def test_an_empty_partition_says_that_it_has_no_segment(logs):

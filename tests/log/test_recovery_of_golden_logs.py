@@ -39,8 +39,8 @@ def recoveries(case):
 
 def assert_same(case, recovered, worked_out, left, *, is_same_epoch):
     """Logs and indexes byte for byte; snapshots and epochs by content."""
-    complete = {"whole_entries": True}
-    assert indexes_and_logs(worked_out, **complete) == indexes_and_logs(left, **complete)
+    options = {"whole_entries": True}
+    assert indexes_and_logs(worked_out, **options) == indexes_and_logs(left, **options)
     bases = [segment.base_offset for segment in recovered.segments]
     snapshots = kept_when_stopped(snapshots_of(worked_out), bases, version_of(case))
     assert snapshots == kept_when_stopped(snapshots_of(left), bases, version_of(case))

@@ -23,7 +23,7 @@ def some(things: Sequence[T], count: int, of: object = "") -> list[T]:
 
 
 def one_in(count: int) -> int:
-    """Try one of this many items; each of them in a full run."""
+    """Return `count`, to try one of this many items; 1 in a full run, to try all."""
     return 1 if IN_FULL else count
 
 

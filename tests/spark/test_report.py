@@ -1,4 +1,4 @@
-"""The report: one page, whole by itself, that nothing in a directory's names can break."""
+"""The report: one self-contained page that no directory name can break."""
 import json
 import re
 import tracemalloc
@@ -125,7 +125,7 @@ def damaged(root):
     return store_of(root)
 
 
-def test_a_damaged_partition_is_shown_as_such_and_as_not_asked(golden, writable_copy):
+def test_a_corrupt_partition_is_shown_as_such_and_as_not_queried(golden, writable_copy):
     store = damaged(writable_copy(golden("0.10.0.1", "upgrade", "answers").logs))
     assert len(store.after) == 3
     summary = store.summary()
@@ -137,10 +137,10 @@ def test_a_damaged_partition_is_shown_as_such_and_as_not_asked(golden, writable_
     assert "up-1 damaged" in text
 
 
-def test_percentages_are_of_what_was_asked_before_and_of_what_was_asked_after(golden):
+def test_percentages_are_of_lookups_before_and_of_lookups_after(golden):
     store = store_of(golden("0.10.0.1", "upgrade", "answers").logs)
-    half, whole = (agreement(each.values()) for each in (store.before, store.after))
-    assert half == whole
+    half, full = (agreement(each.values()) for each in (store.before, store.after))
+    assert half == full
     store.after = {
         key: rows for key, rows in store.after.items() if key != TopicPartition("up", 0)
     }
@@ -393,8 +393,8 @@ def test_answers_in_columns_are_the_same_answers(rows):
 
 def test_results_of_many_partitions_take_little_memory(tmp_path):
     """The largest of what the driver holds: answers, and result.json while it is written."""
-    number, asked = 400, 100
-    rows = [AnswerRow(10**12 + at, *range(at, at + 6)) for at in range(asked)]
+    number, count = 400, 100
+    rows = [AnswerRow(10**12 + at, *range(at, at + 6)) for at in range(count)]
     store = StoreResult("store", str(tmp_path))
     tracemalloc.start()
     try:
@@ -403,7 +403,7 @@ def test_results_of_many_partitions_take_little_memory(tmp_path):
             store.partitions.append(PartitionInventory(place, (), 0, 0, 0, None, (), None))
             store.before[TopicPartition("t", partition)] = AnswerColumns(rows)
         kept = tracemalloc.get_traced_memory()[0]
-        assert kept / number < 1.5 * 8 * asked * len(AnswerRow._fields)
+        assert kept / number < 1.5 * 8 * count * len(AnswerRow._fields)
         tracemalloc.reset_peak()
         result = PipelineResult(tmp_path, "auto", 0, [store])
         written = sum(map(len, result.json_parts()))

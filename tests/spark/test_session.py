@@ -1,4 +1,4 @@
-"""What a session is set to, seen from a process of its own: a JVM lives as long as its Python."""
+"""The settings of a session, in a separate process: a JVM lives as long as its Python."""
 import json
 import os
 import subprocess
@@ -19,7 +19,7 @@ before = dict(os.environ)
 spark = session("local[2]", "probe", **json.loads(sys.argv[1]))
 after = dict(os.environ)
 context = spark.sparkContext
-spark.range(3).write.saveAsTable("left_behind")
+spark.range(3).write.saveAsTable("left_over")
 seen = {
     "java": spark.sparkContext._jvm.System.getProperty("java.home"),
     "changed": [name for name in before if after.get(name) != before[name]],
@@ -49,7 +49,7 @@ def path_without_java(tmp_path_factory):
 
 
 def probe(folder: Path, environment: dict[str, str], **conf: str) -> dict[str, object]:
-    """Start a session in an empty folder, and tell what it saw."""
+    """Start a session in an empty folder, and return what it saw."""
     ran = subprocess.run(
         [sys.executable, "-c", PROBE, json.dumps(conf)],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=800,

@@ -148,12 +148,12 @@ class PartitionQuestions:
             segment = [row[1] for row in records if start <= row[0] < end and row[1] >= 0]
             if segment:
                 kept |= {segment[0], segment[-1], max(segment), min(segment)}
-        queries = _around(kept) | {0, 1, FAR_FUTURE + 1, LARGEST_INT64}
+        targets = _around(kept) | {0, 1, FAR_FUTURE + 1, LARGEST_INT64}
         if len(stamps) >= 12:
-            queries.add((stamps[0] + stamps[-1]) // 2)
+            targets.add((stamps[0] + stamps[-1]) // 2)
         else:
-            queries |= {(a + b) // 2 for a, b in pairwise(stamps)}
-        return {timestamp for timestamp in queries if timestamp >= 0}
+            targets |= {(a + b) // 2 for a, b in pairwise(stamps)}
+        return {timestamp for timestamp in targets if timestamp >= 0}
 
     def _list_offsets(self, timestamps: list[int], *, committed: bool) -> list[dict[str, Any]]:
         """Call ListOffsets in the versions at which it changed."""

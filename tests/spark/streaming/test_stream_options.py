@@ -1,4 +1,4 @@
-"""What a stream may be asked for, and where it begins."""
+"""The options of a stream, and where it begins."""
 
 import pytest
 from spark.refused_options import option_refused

@@ -4,4 +4,4 @@ import pytest
 
 @pytest.fixture
 def target(tmp_path):
-    return tmp_path / "beside" / "logs"
+    return tmp_path / "other" / "logs"

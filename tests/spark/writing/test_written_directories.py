@@ -34,8 +34,8 @@ def test_other_partitions_are_added_to_a_directory(target, is_clean):
         log_dir.writer("old", 0).append_columns(batch([row(b"a"), row(b"b")]))
         log_dir.writer("old", 0 + 1).append_columns(batch([row(b"c")]))
         log_dir.writers["old", 0].delete_records(1)
-    gone = target / "log-start-offset-checkpoint"
-    gone.write_bytes(gone.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
+    checkpoint = target / "log-start-offset-checkpoint"
+    checkpoint.write_bytes(checkpoint.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
     if not is_clean:
         (target / MARKER).unlink()
     before = left(target)
@@ -95,7 +95,7 @@ def test_a_directory_that_a_broker_uses_is_left_alone(target):
     assert values(target) == {"old-0": []}
 
 
-def test_what_is_no_log_directory_is_refused(tmp_path):
+def test_a_path_that_is_not_a_log_directory_is_refused(tmp_path):
     file = tmp_path / "file"
     file.touch()
     other = tmp_path / "other"

@@ -43,7 +43,7 @@ CHOICES = st.fixed_dictionaries(
 
 
 def expected(tasks):
-    """What the logs hold of rows whose offsets are given, or else follow from their order."""
+    """The expected logs of rows whose offsets are given or follow from their order."""
     logs = {}
     for each in (each for batches in tasks for rows in batches for each in rows):
         log = logs.setdefault(f"{each['topic']}-{each['partition']}", [])
@@ -55,7 +55,7 @@ def expected(tasks):
 
 @bounded(25)
 @given(TASKS, CHOICES, st.integers(1, 3))
-def test_what_is_written_is_what_was_given(tmp_path_factory, tasks, options, open_logs):
+def test_written_records_equal_the_given_ones(tmp_path_factory, tasks, options, open_logs):
     target = tmp_path_factory.mktemp("written") / "logs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merged_logs, "open_logs_limit", lambda: open_logs)

@@ -63,14 +63,14 @@ def _damage_and_save(context: CaseContext, name: str) -> None:
     partition = context.cluster.logs / "broken-0"
     middle, active = _damaged_segments(partition)
     _damage_functions(partition, context.first_timestamp)[name]()
-    damaged_segments = Path(copytree(context.cluster.logs, context.out / "logs"))
+    damaged = Path(copytree(context.cluster.logs, context.out / "logs"))
     segment = active if "active" in name else middle
     context.extra["made"] = (
         f"logs/ is the clean directory of broken-index with the harm {name} done to segment"
         f" {segment}; answers-recovered.json is what the broker said and left after being started"
         " on it"
     )
-    context.extra["mtimes_before_ms"] = modified_ms(damaged_segments)
+    context.extra["mtimes_before_ms"] = modified_ms(damaged)
 
 
 def _damaged_segments(partition: Path) -> tuple[str, str]:
