@@ -203,10 +203,10 @@ def _fits(
     answers: str | list[str] = "*",
 ) -> bool:
     """Say whether a case fits one mark."""
-    asked = ((version, versions), (name, names), (answers_name, answers))
+    choices = ((version, versions), (name, names), (answers_name, answers))
     return all(
         any(fnmatchcase(value, pattern) for pattern in _listed(patterns))
-        for value, patterns in asked
+        for value, patterns in choices
     )
 
 
@@ -219,7 +219,8 @@ def _listed(patterns: str | list[str]) -> list[str]:
 def _no_waiting_for_the_disk() -> Iterator[None]:
     """Power loss is only simulated (by `changes.power_loss`), which counts the calls.
 
-    Waiting is most of what a test that alters files takes. Only what no disk has is asked.
+    Syncing takes most of the time of a test that alters files. Only paths that are neither files
+    nor directories are synced.
     """
     flush = os.fsync
 

@@ -69,9 +69,9 @@ class Reader(ast.NodeVisitor):
         if isinstance(node, ast.Attribute):
             return node.attr in SENTENCES
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-            asked = node.args[0]
-            is_error = isinstance(asked, ast.Name) and asked.id in self.errors
-            is_error = is_error or ast.unparse(asked) in RAISED
+            argument = node.args[0]
+            is_error = isinstance(argument, ast.Name) and argument.id in self.errors
+            is_error = is_error or ast.unparse(argument) in RAISED
             return node.func.id in TO_TEXT and is_error
         return False
 

@@ -44,8 +44,8 @@ def log(tmp_path, magic):
         Segment(base, tuple(batches[base : base + 10])).indexed(interval=200)
         for base in (0, 10, 20)
     ]
-    asked = subject_of(Log(tuple(segments), is_clean=False).write(tmp_path / "logs"))
-    return asked, {name: reader(asked) for name, reader in READERS.items()}
+    subject = subject_of(Log(tuple(segments), is_clean=False).write(tmp_path / "logs"))
+    return subject, {name: reader(subject) for name, reader in READERS.items()}
 
 
 def append(path, data):
@@ -58,12 +58,12 @@ def append(path, data):
 
 @pytest.mark.parametrize("kind", GARBAGE)
 def test_every_reader_reports_bytes_that_begin_no_batch(log, kind):
-    asked, before = log
-    append(asked.root / LAST, GARBAGE[kind])
+    subject, before = log
+    append(subject.root / LAST, GARBAGE[kind])
     silent = set()
     for name, reader in READERS.items():
         try:
-            found = reader(asked)
+            found = reader(subject)
         except (KafkaStoreError, Reported):
             continue
         assert found == before[name], name
@@ -75,7 +75,7 @@ def test_every_reader_reports_bytes_that_begin_no_batch(log, kind):
 
 @pytest.mark.parametrize("size", [1, 8, 11, 17, 18, -1])
 def test_wherever_a_batch_is_torn_the_log_ends_before_it(log, magic, size):
-    asked, before = log
-    append(asked.root / LAST, next_batch(magic)[:size])
+    subject, before = log
+    append(subject.root / LAST, next_batch(magic)[:size])
     for name, reader in READERS.items():
-        assert name in OF_FILES or reader(asked) == before[name], name
+        assert name in OF_FILES or reader(subject) == before[name], name

@@ -236,7 +236,7 @@ def every_file(root):
     }
 
 
-def test_a_log_that_a_recovery_would_cut_is_not_opened_unasked(root):
+def test_a_log_that_a_recovery_would_cut_is_not_opened_by_default(root):
     broken = damaged(root)
     before = every_file(root)
     with open_dir(root) as log_dir, pytest.raises(LogWouldBeCutError) as raised:

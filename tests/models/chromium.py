@@ -151,19 +151,19 @@ class Browser:
         self._answers, self._questions = answers, questions
         self._poll = select.poll()  # `select` knows no descriptor above 1023
         self._poll.register(answers, select.POLLIN)
-        self._asked, self._received = 0, b""
+        self._last_id, self._received = 0, b""
         self.events: list[dict[str, Any]] = []
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         """Call a method of the protocol; events meanwhile are added to `events`."""
-        self._asked += 1
-        question = {"id": self._asked, "method": method, "params": parameters}
+        self._last_id += 1
+        question = {"id": self._last_id, "method": method, "params": parameters}
         if session is not None:
             question["sessionId"] = session
         left = json.dumps(question).encode() + b"\0"
         while left:
             left = left[os.write(self._questions, left) :]
-        answer = self._until(lambda message: message.get("id") == self._asked)
+        answer = self._until(lambda message: message.get("id") == self._last_id)
         assert "error" not in answer, (method, answer["error"])
         result: dict[str, Any] = answer["result"]
         return result

@@ -238,11 +238,11 @@ def test_spark_gives_what_python_gives(spark, root):
 
     with pytest.raises(PythonException) as raised:
         load().count()
-    message = str(raised.value)
+    shown = str(raised.value)
     log = closed_log(root, DAMAGED[0])
-    assert message.count("CorruptBatchError") == 1
-    assert f"{log} at byte {POSITION}" in message
-    assert len(message.splitlines()) < 10
+    assert shown.count("CorruptBatchError") == 1
+    assert f"{log} at byte {POSITION}" in shown
+    assert len(shown.splitlines()) < 10
     for on_corrupt in CHOICES:
         every = python_places(root, on_corrupt)
         rows = load(onCorrupt=on_corrupt).select("partition", "offset").collect()

@@ -43,8 +43,8 @@ def instant(ms):
 
 def reader_of(path, *filters, **options):
     """A reader as Spark makes it in its planner, its filters pushed; indexes are trusted."""
-    asked = {"pushFilters": "true", "indexes": "trust"} if filters else {}
-    source = KafkaStoreDataSource({"path": str(path), **asked, **options})
+    chosen = {"pushFilters": "true", "indexes": "trust"} if filters else {}
+    source = KafkaStoreDataSource({"path": str(path), **chosen, **options})
     reader = source.reader(schema=source.schema())
     if filters:
         reader.pushFilters(list(filters))
@@ -80,7 +80,7 @@ def until(ms):
 )
 def test_a_starting_time_is_where_a_broker_says(golden_case):
     store = kafkastore.open(golden_case.logs)
-    asked = 0
+    checked = 0
     for name, partition in golden_case.answers["partitions"].items():
         topic, _, number = name.rpartition("-")
         log = store[topic, int(number)]
@@ -95,8 +95,8 @@ def test_a_starting_time_is_where_a_broker_says(golden_case):
             })
             expected = END if answer["offset"] < 0 else answer["offset"]
             assert starting_offset(log, options) == expected
-            asked += 1
-    assert asked > 50
+            checked += 1
+    assert checked > 50
 
 
 @pytest.mark.parametrize(
@@ -268,13 +268,13 @@ def test_without_fail_on_data_loss_offsets_need_not_be_there(fifty):
 
 
 def test_partitions_of_assign_that_are_not_there_are_left_out_without_fail_on_data_loss(fifty):
-    asked = {
+    chosen = {
         "assign": '{"t": [0, 7], "u": [1]}',
         "startingOffsets": '{"t": {"0": 29990, "7": 5}, "u": {"1": 0}}',
     }
     with option_refused("not-found", "assign"):
-        reader_of(fifty, **asked).partitions()
-    rows = rows_of(reader_of(fifty, **asked, failOnDataLoss="false"))
+        reader_of(fifty, **chosen).partitions()
+    rows = rows_of(reader_of(fifty, **chosen, failOnDataLoss="false"))
     assert [row["offset"] for row in rows] == [*range(29990, 30000)]
     only = {"assign": '{"u": [1]}', "failOnDataLoss": "false"}
     assert rows_of(reader_of(fifty, **only)) == []
@@ -286,10 +286,10 @@ def test_an_end_that_is_not_decided_is_not_there_for_a_reader_of_committed_recor
     log = kafkastore.open(logs_dir)["txn", 0]
     assert log.last_stable_offset < log.log_end_offset
     ends = json.dumps({"txn": {"0": log.log_end_offset}})
-    asked = {"assign": '{"txn": [0]}', "endingOffsets": ends}
-    assert reader_of(logs_dir, **asked).partitions()
+    chosen = {"assign": '{"txn": [0]}', "endingOffsets": ends}
+    assert reader_of(logs_dir, **chosen).partitions()
     with option_refused("not-found", "endingOffsets"):
-        reader_of(logs_dir, **asked, isolation="read_committed").partitions()
+        reader_of(logs_dir, **chosen, isolation="read_committed").partitions()
 
 
 # ---------------------------------------------------------------- pruning
