@@ -56,7 +56,7 @@ def built(root, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def layout(built):
-    """All that a wheel installs, but for the compiled modules."""
+    """All files that a wheel installs, except the compiled modules."""
     return built["build_py"]
 
 

@@ -101,7 +101,7 @@ def _everything_in(root: Path) -> dict[Path, tuple[bytes, int, int]]:
 
 
 def _records(root: Path) -> list[Any]:
-    """The records of a reader, in the form of the answers files but for their base64."""
+    """The records of a reader, in the form of the answers files, but without base64."""
     (log,) = (each for each in kafkastore.open(root) if each.topic == "crash")
     return [(each.offset, each.timestamp, each.key, each.value) for each in log.records()]
 

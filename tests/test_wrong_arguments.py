@@ -259,7 +259,7 @@ def test_a_job_of_what_is_no_path_is_refused(job, value):
 
 
 @pytest.mark.parametrize("asked", [[1], None, "t-0", {1: 2}.items()])
-def test_partitions_and_times_that_are_no_mapping_are_refused_with_an_example(root, asked):
+def test_partitions_and_times_that_are_not_a_mapping_are_refused(root, asked):
     store = kafkastore.open(root)
     with refused("timestamps_to_search", ArgumentTypeError):
         store.offsets_for_times(asked)

@@ -72,7 +72,7 @@ def test_the_fields_of_a_record_batch_are_those_written():
     ],
     ids=["v0", "v1", "v1 wrapper", "v0 wrapper"],
 )
-def test_a_message_has_no_more_fields_than_it_has(data, wanted):
+def test_a_message_has_exactly_its_fields(data, wanted):
     (header,), *_ = scan(data)
     nothing = {"leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
     assert {name: header[name].item() for name in wanted | nothing} == wanted | nothing
@@ -103,7 +103,7 @@ ENDS = {
 
 @pytest.mark.parametrize(("end", "status", "wanted"), ENDS.values(), ids=ENDS)
 @pytest.mark.parametrize("before", [b"", V0 + V1 + V2], ids=["alone", "after batches"])
-def test_a_scan_says_why_it_stopped(before, end, status, wanted):
+def test_a_scan_reports_why_it_stopped(before, end, status, wanted):
     headers, scanned, found, bytes_wanted = scan(before + end)
     assert (len(headers), scanned) == (3 if before else 0, len(before))
     assert found == status
@@ -136,7 +136,7 @@ def test_a_scan_stops_where_the_headers_are_full_and_can_continue():
     assert found == [position for position, _ in record_reader.split(data)[0]]
 
 
-def test_no_room_and_no_bytes_are_nothing_scanned():
+def test_no_room_or_no_bytes_give_an_empty_scan():
     assert scan(V2, capacity=0)[1:] == (0, ALL_SCANNED, 0)
     assert scan(b"")[1:] == (0, ALL_SCANNED, 0)
 
@@ -163,7 +163,7 @@ def test_a_single_header_is_parsed_from_an_incomplete_batch():
 
 
 @pytest.mark.parametrize("batch", [V0, V1, V2, *SMALLEST.values()])
-def test_a_single_header_is_none_until_all_of_it_is_there(batch):
+def test_a_single_header_is_none_until_it_is_complete(batch):
     needed = min(len(batch), batch_header.LARGEST_HEADER)
     for size in range(len(batch) + 1):
         assert (batch_header.parse(batch[:size], 0) is None) == (size < needed), size
@@ -224,7 +224,7 @@ SPANNED = st.builds(
 
 
 def model_of_scan_within(written, smallest, largest, verify_crc):
-    """(batches scanned, status): the longest beginning in which all is right, but for one thing.
+    """(batches scanned, status): the longest valid beginning, with one exception.
 
     If an offset decreases, but not below the end of the batch before the last, the last is wrong.
     """

@@ -86,7 +86,7 @@ def test_snappy_blocks_are_those_of_xerial(size):
 
 @pytest.mark.parametrize("level", [None, 3, 17])
 @pytest.mark.parametrize("size", SIZES)
-def test_lz4_blocks_stand_alone_as_kafka_s_reader_needs_them(size, level):
+def test_lz4_blocks_are_independent_as_kafka_s_reader_needs_them(size, level):
     data = (TEXT + NOISE)[:size]
     frame = compress(Codec.LZ4, data, magic=2, compression_level=level)
     magic, flags, block_sizes, checksum = struct.unpack_from("<IBBB", frame)

@@ -35,7 +35,7 @@ def test_markers_of_any_version_are_read_like_version_0(
 
 
 @given(st.one_of(st.integers(2, 2**15 - 1), st.integers(-(2**15), -1)), st.binary(max_size=9))
-def test_other_types_are_known_by_name_or_number_and_their_values_left_alone(number, value):
+def test_other_types_have_a_name_or_number_and_their_values_are_not_parsed(number, value):
     parsed = parse_control_record(record(struct.pack(">hh", 0, number), value))
     assert parsed == (number, 0, None)
     assert isinstance(parsed.type, ControlRecordType) == (2 <= number <= 6)

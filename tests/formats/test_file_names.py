@@ -170,7 +170,7 @@ def test_any_name_is_what_the_model_reads_or_refused(name):
         ),
     ],
 )
-def test_a_segment_file_says_base_offset_type_and_state(name, file):
+def test_a_segment_file_has_base_offset_type_and_state(name, file):
     assert parse_segment_file(name) == SegmentFile(*file)
 
 
@@ -231,7 +231,7 @@ def test_a_parsed_name_is_built_again(name):
 
 
 @pytest.mark.parametrize("base_offset", [-1, 2**63])
-def test_a_number_that_is_no_offset_makes_no_name(base_offset):
+def test_a_number_that_is_not_an_offset_is_refused_in_a_name(base_offset):
     with pytest.raises(InvalidNameError):
         segment_file_name(base_offset, ".log")
 

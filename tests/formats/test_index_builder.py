@@ -83,7 +83,7 @@ def test_an_offset_beyond_31_bits_is_an_error(last_offset):
         built([(0, last_offset, 1)], base_offset=7)
 
 
-def test_offsets_that_go_back_are_an_error_where_both_would_be_indexed():
+def test_decreasing_offsets_are_an_error_where_both_would_be_indexed():
     assert built([(0, 1, 1), (101, 9, 2), (110, 3, 1), (120, 10, 3)])[0] == [(9, 101)]
     with pytest.raises(OutOfOrderAppendError):
         built([(0, 1, 1), (101, 9, 2), (202, 3, 3)])

@@ -37,13 +37,13 @@ COVERED = {
     "TimeIndexTest.testTruncate": [(TIME, "test_truncate_to_keeps_the_entries_before_the_offset")],
     "TimeIndexTest.testAppend": [(HERE, "test_a_full_time_index_keeps_one_slot_for_rolling")],
     "TimeIndexTest.testSanityCheck": [
-        (TIME, "test_check_says_what_is_wrong_with_the_last_entry"),
+        (TIME, "test_check_reports_the_problem_of_the_last_entry"),
         (TIME, "test_odd_bytes_are_found_by_check_and_ignored_otherwise"),
         (TIME, "test_check_passes_sound_indexes"),
     ],
     "TimeIndexTest.testIsFull": [(GROWTH, "test_a_time_index_is_full_with_one_slot_left")],
     "TimeIndexTest.testLastEntry": [
-        (TIME, "test_last_entry_of_an_empty_index_is_no_timestamp_at_the_base_offset")
+        (TIME, "test_last_entry_of_an_empty_index_has_no_timestamp_at_the_base_offset")
     ],
     "TimeIndexTest.testResize": [(HERE, "test_a_resized_index_file_has_the_same_entries")],
     "TimeIndexTest.testEntrySize": [(HERE, "test_entries_have_the_sizes_of_kafka")],
@@ -416,7 +416,7 @@ def test_the_largest_create_time_is_that_of_its_record_and_of_its_batch(open_log
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS[2:])
 def test_with_log_append_time_every_record_has_that_time(open_log, magic, codec):
-    """LogValidatorTest.checkLogAppendTime*: what the producer said remains as the base."""
+    """LogValidatorTest.checkLogAppendTime*: the producer's timestamp remains as the base."""
     batches = three_records(magic, codec, (1234, 1234, 1234), append_time=NOW)
     log = open_log(*batches)
     for batch in log.batches():

@@ -15,13 +15,13 @@ SNAPSHOT = "formats/test_producer_snapshot.py"
 ASSIGN = (EPOCHS, "test_an_assigned_epoch_removes_what_it_contradicts")
 END = (EPOCHS, "test_an_epoch_ends_where_the_next_begins")
 CUT_END = (EPOCHS, "test_cutting_the_end_drops_the_epochs_that_begin_there")
-CUT_START = (EPOCHS, "test_cutting_the_start_moves_the_epoch_that_holds_it")
-NO_EPOCHS = (EPOCHS, "test_nothing_is_cut_off_no_epochs")
-CHECKPOINT = (EPOCHS, "test_epochs_are_the_same_after_a_way_through_the_checkpoint")
+CUT_START = (EPOCHS, "test_truncating_the_start_moves_the_epoch_of_the_new_start")
+NO_EPOCHS = (EPOCHS, "test_truncating_no_epochs_has_no_effect")
+CHECKPOINT = (EPOCHS, "test_epochs_are_the_same_after_writing_and_reading_the_checkpoint")
 
 NEXT = (PRODUCERS, "test_a_producer_continues_with_the_next_sequence_or_a_new_epoch_from_0")
 WRAPS = (PRODUCERS, "test_sequences_continue_with_0_after_the_last_one")
-REPLICAS = (PRODUCERS, "test_replicas_take_gaps_and_producers_they_do_not_know")
+REPLICAS = (PRODUCERS, "test_replicas_accept_gaps_and_unknown_producers")
 NEWER_MARKER = (TRANSACTIONS, "test_a_marker_of_a_newer_epoch_forgets_the_batches")
 UNSTABLE = (
     TRANSACTIONS, "test_an_offset_is_unstable_until_it_is_decided_and_the_marker_replicated"
@@ -94,7 +94,7 @@ COVERED = {
     "ProducerStateManagerTest.testBasicIdMapping": [NEXT],
     "ProducerStateManagerTest.testAppendTxnMarkerWithNoProducerState": [
         (TRANSACTIONS, "test_a_marker_alone_fences_older_epochs"),
-        (TRANSACTIONS, "test_before_kip_360_only_a_marker_left_makes_the_producer_unknown"),
+        (TRANSACTIONS, "test_before_kip_360_a_producer_with_only_a_marker_is_unknown"),
     ],
     "ProducerStateManagerTest.testProducerSequenceWrapAround": [WRAPS],
     "ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord": [
@@ -105,14 +105,14 @@ COVERED = {
     "ProducerStateManagerTest.testControlRecordBumpsProducerEpoch": [NEWER_MARKER],
     "ProducerStateManagerTest.testTxnFirstOffsetMetadataCached": [UNSTABLE],
     "ProducerStateManagerTest.testPrepareUpdateDoesNotMutate": [
-        (PRODUCERS, "test_judging_does_not_change_anything")
+        (PRODUCERS, "test_preparing_does_not_change_the_state")
     ],
     "ProducerStateManagerTest.updateProducerTransactionState": [
         (TRANSACTIONS, "test_a_marker_of_the_same_epoch_leaves_the_batches")
     ],
     "ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump": [NEWER_MARKER],
     "ProducerStateManagerTest.testNonTransactionalAppendWithOngoingTransaction": [
-        (TRANSACTIONS, "test_an_open_transaction_takes_transactional_batches_alone")
+        (TRANSACTIONS, "test_an_open_transaction_accepts_only_transactional_batches")
     ],
     "ProducerStateManagerTest.testRecoverFromSnapshotUnfinishedTransaction": [SNAPSHOT_OPEN],
     "ProducerStateManagerTest.testRecoverFromSnapshotFinishedTransaction": [

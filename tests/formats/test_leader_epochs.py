@@ -21,7 +21,7 @@ UNDEFINED = (-1, -1)
 
 
 def headers(*batches):
-    """Headers of batches (leader epoch, base offset), record batches if nothing else is said."""
+    """Headers of batches (leader epoch, base offset), record batches by default."""
     rows = np.zeros(len(batches), BATCH_HEADER)
     for row, (epoch, offset, *magic) in zip(rows, batches, strict=True):
         row["leader_epoch"], row["base_offset"] = epoch, offset
@@ -112,13 +112,13 @@ def test_cutting_the_end_drops_the_epochs_that_begin_there(end_offset, expected)
     ids=["undefined", "too early", "the first offset", "in the first", "on a boundary", "between",
          "the last boundary", "after all: the latest is kept"],
 )
-def test_cutting_the_start_moves_the_epoch_that_holds_it(start_offset, expected):
+def test_truncating_the_start_moves_the_epoch_of_the_new_start(start_offset, expected):
     epochs = LeaderEpochs(THREE)
     assert epochs.truncate_from_start(start_offset) == (expected != THREE)
     assert list(epochs.entries) == expected
 
 
-def test_nothing_is_cut_off_no_epochs():
+def test_truncating_no_epochs_has_no_effect():
     epochs = LeaderEpochs()
     assert not epochs.truncate_from_start(7)
     assert not epochs.truncate_from_end(7)
@@ -132,7 +132,7 @@ def test_an_offset_is_of_the_last_epoch_that_begins_up_to_it():
     assert found == [None, 0, 1, 1, 5, 5]
 
 
-def test_epochs_are_the_same_after_a_way_through_the_checkpoint():
+def test_epochs_are_the_same_after_writing_and_reading_the_checkpoint():
     epochs = LeaderEpochs(THREE)
     epochs.truncate_from_end(11)
     epochs.truncate_from_start(8)
@@ -164,7 +164,7 @@ def test_entries_that_were_given_out_do_not_change():
 # Recovery
 
 
-def test_a_recovery_takes_epochs_that_rise_and_no_others():
+def test_a_recovery_takes_only_rising_epochs():
     epochs = LeaderEpochs()
     assert epochs.assign_many(
         headers((0, 0), (0, 5), (2, 9), (1, 12), (2, 13), (3, 14, 1), (4, 15), (-1, 16))

@@ -327,7 +327,7 @@ def test_a_complete_exchange_is_read_from_its_frames(version):
 # Special timestamps
 
 
-def test_every_special_timestamp_has_the_first_version_that_takes_it():
+def test_every_special_timestamp_has_the_first_version_that_accepts_it():
     assert FIRST_VERSION_WITH == {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
     names = {name: value for name, value in vars(list_offsets).items() if "_TIMESTAMP" in name}
     names.pop("UNKNOWN_TIMESTAMP")

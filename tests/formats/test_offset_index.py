@@ -183,7 +183,7 @@ def test_used_entries_end_where_the_padding_begins(count, padding):
     assert offset_index.entry_count(index) == len(index) // 8
 
 
-def test_an_all_zero_slot_between_entries_is_no_padding():
+def test_an_all_zero_slot_between_entries_is_not_padding():
     assert offset_index.used_entry_count(packed((1, 10), (0, 0), (3, 30), (0, 0))) == 3
 
 
@@ -236,7 +236,7 @@ def test_a_buffer_is_released_when_it_was_read():
     [[1.5], np.array([1], np.uint64), ["1"], [2**63], [None]],
     ids=["float", "uint64", "text", "beyond int64", "none"],
 )
-def test_targets_that_are_no_int64_are_refused(targets):
+def test_targets_that_are_not_int64_are_refused(targets):
     with pytest.raises((TypeError, ValueError, OverflowError)):
         offset_index.lookup_many(packed((1, 10)), 0, targets)
 

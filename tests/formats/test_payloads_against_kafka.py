@@ -393,7 +393,7 @@ def described(fields, structures):
 
 
 def tabled(fields):
-    """The model's table in the same form, without defaults that Kafka has not to say."""
+    """The model's table in the same form, without defaults that Kafka need not state."""
     return tuple(
         (field.name, tabled(field.type) if isinstance(field.type, tuple) else field.type,
          field.first, field.last, field.nullable, field.tag, field.default)

@@ -58,7 +58,7 @@ def test_snapshots_of_brokers_are_written_again_byte_for_byte(golden_case):
 
 
 @pytest.mark.golden_cases(names="transactions", answers="answers")
-def test_the_last_snapshot_knows_the_last_stable_offset(golden_case):
+def test_the_last_snapshot_gives_the_last_stable_offset(golden_case):
     """Each broker was shut down cleanly: the newest snapshot is at the log end."""
     was_open = 0
     for name, partition_answers in golden_case.answers["partitions"].items():
@@ -72,7 +72,7 @@ def test_the_last_snapshot_knows_the_last_stable_offset(golden_case):
     assert was_open
 
 
-def test_bytes_after_the_entries_are_left_out_if_the_checksum_has_them():
+def test_bytes_after_the_entries_are_ignored_if_the_checksum_covers_them():
     assert producer_snapshot.parse(packed(TWO, suffix=b"more")).tolist() == TWO
     with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(packed(TWO) + b"more")

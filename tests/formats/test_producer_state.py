@@ -64,7 +64,7 @@ def test_a_batch_may_wrap_around_the_last_sequence():
 
 
 @pytest.mark.parametrize("repeated", range(7))
-def test_the_last_five_batches_are_reported_when_they_come_twice(repeated):
+def test_the_last_five_batches_are_reported_if_they_arrive_twice(repeated):
     state = ProducerState()
     for number in range(7):
         append(state, Batch(1, 10 * number, 2, sequence=2 * number, timestamp=number))
@@ -78,13 +78,13 @@ def test_the_last_five_batches_are_reported_when_they_come_twice(repeated):
     assert state.last_batches(1)[repeated - 2] == known
 
 
-def test_a_part_of_a_batch_is_no_duplicate():
+def test_a_part_of_a_batch_is_not_a_duplicate():
     state = ProducerState()
     append(state, Batch(1, 0, 4, sequence=0))
     assert refused(state, Batch(1, 4, 3, sequence=0)) is errors.OutOfOrderSequenceError
 
 
-def test_replicas_take_gaps_and_producers_they_do_not_know():
+def test_replicas_accept_gaps_and_unknown_producers():
     state = ProducerState()
     append(state, Batch(1, 735, epoch=5, sequence=16), origin="replication")
     append(state, Batch(1, 736, epoch=5, sequence=30), origin="replication")
@@ -144,7 +144,7 @@ def test_batches_without_a_producer_are_skipped():
     assert state.replay(np.zeros(0, BATCH_HEADER)).dtype == ABORTED_TXN
 
 
-def test_judging_does_not_change_anything():
+def test_preparing_does_not_change_the_state():
     state = ProducerState()
     batch = Batch(1, 15, 6, sequence=0, is_transactional=True)
     first = state.prepare(*headers([batch]), origin="client")
@@ -216,7 +216,7 @@ def test_producers_in_a_transaction_do_not_expire():
     assert state.first_undecided_offset == 99
 
 
-def test_entries_come_by_producer_id_and_are_a_copy():
+def test_entries_are_sorted_by_producer_id_and_are_a_copy():
     state = ProducerState()
     replay(state, Batch(9, 0), Batch(2**62, 1), Batch(3, 2))
     entries = state.entries()
@@ -301,7 +301,7 @@ def test_headers_may_be_any_view_of_an_array():
     assert state.entries()["producer_id"].tolist() == [0, 2, 4, 6, 8]
 
 
-def test_the_stub_says_what_the_module_has():
+def test_the_stub_matches_the_module():
     assert differences(producer_entry) == []
 
 

@@ -177,7 +177,7 @@ ONLY_READ = (
         if case[0] in PUTS and (case[0], case[2]) not in ONLY_READ and case[2][-2:] != "cc"
     ],
 )
-def test_a_value_is_written_as_it_is_taken(kind, flexible, data, value):
+def test_a_value_is_written_as_it_is_read(kind, flexible, data, value):
     writer = ProtocolWriter(is_flexible=flexible)
     PUTS[kind](writer, value)
     assert writer.packed() == bytes.fromhex(data)
@@ -212,7 +212,7 @@ def test_a_value_that_does_not_fit_is_refused(kind, flexible, value):
 
 
 @pytest.mark.parametrize("text", ["", "x", "A" * 21, "A" * 23, "A" * 21 + "+", "\xe9" * 22])
-def test_a_text_that_is_no_id_is_refused(text):
+def test_a_text_that_is_not_an_id_is_refused(text):
     with pytest.raises(FieldValueError) as refused:
         pack_uuid("topic id", text)
     assert refused.value.field == "topic id"

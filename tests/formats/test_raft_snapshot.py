@@ -51,7 +51,7 @@ def test_a_snapshot_of_a_real_controller_is_a_framed_log(golden_case):
 
 
 @pytest.mark.golden_cases(names="kraft-metadata")
-def test_a_snapshots_name_says_what_kafkas_own_tool_says(golden_case):
+def test_a_snapshot_s_name_is_parsed_as_by_kafka_s_own_tool(golden_case):
     dump = (golden_case.root / "cluster-metadata.txt").read_text()
     ((name, end_offset, epoch),) = re.findall(
         r"Dumping (\S+\.checkpoint)\nSnapshot end offset: (\d+), epoch: (\d+)", dump

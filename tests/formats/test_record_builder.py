@@ -151,7 +151,7 @@ def test_compressed_records_are_those_of_the_slow_writer(written):
 
 @bounded(100)
 @given(st.integers(0, 1), rows(count=3, has_headers=False, timestamps=st.just(-1)))
-def test_messages_without_a_codec_stand_one_after_the_other(magic, records):
+def test_messages_without_a_codec_have_no_wrapper(magic, records):
     alone = b"".join(Batch((row,), magic=magic).data for row in records)
     assert build_batch(records, magic=magic) == alone
 
@@ -247,7 +247,7 @@ def test_transaction_markers_are_those_of_brokers(golden_case):
     assert kinds == {True, False}
 
 
-def test_a_marker_says_version_kind_and_coordinator():
+def test_a_marker_has_version_kind_and_coordinator():
     (record,) = RecordBatch(
         build_end_transaction_marker(7, NOW, 5, 1, is_commit=False, coordinator_epoch=3)
     ).records()
@@ -329,7 +329,7 @@ def test_messages_are_split_too(magic, size):
     assert b"".join(made) == build_batch(records, magic=magic)
 
 
-def test_no_rows_make_no_batches():
+def test_no_rows_give_no_batches():
     assert list(build_batches_from_columns(0, columns_of([]), 100)) == []
 
 
@@ -500,7 +500,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("damage", "where"), DAMAGED.values(), ids=DAMAGED)
-def test_columns_that_are_not_what_they_say_are_refused(damage, where):
+def test_inconsistent_columns_are_refused(damage, where):
     """`where`: the argument, or the offset of the record."""
     columns = {name: part for name, part in (THREE | damage).items() if part is not None}
     with pytest.raises((ArgumentValueError, RecordValueError)) as refusal:

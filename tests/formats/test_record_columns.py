@@ -135,7 +135,7 @@ def decoded(written, columns=ALL_COLUMNS, **limits):
 
 @bounded(300)
 @given(LOGS, st.booleans())
-def test_columns_hold_what_was_written(written, include_control):
+def test_columns_hold_the_written_records(written, include_control):
     assert decoded(written, include_control=include_control) == rows_of(
         written, include_control=include_control
     )
@@ -236,7 +236,7 @@ def test_values_stay_where_they_were_read(written, size, max_rows, max_bytes):
 
 @bounded(200)
 @given(LOGS, st.lists(st.booleans(), min_size=6, max_size=6))
-def test_bytes_from_elsewhere_may_come_between(written, in_room):
+def test_bytes_from_elsewhere_may_be_in_between(written, in_room):
     columns, other = RecordColumns(ALL_COLUMNS), read_into_room(RecordColumns(["value"]), b"x" * 9)
     for (headers, data), chosen in zip(pieces(written, 1), in_room, strict=False):
         room = read_into_room(columns, data)
@@ -270,7 +270,7 @@ def test_batches_that_grow_beyond_the_room_are_decompressed_too():
     assert binaries(taken["value"], 5) == [batch.records[0][4] for batch in written]
 
 
-def test_taken_values_stay_when_the_rest_of_their_room_is_decoded():
+def test_taken_values_stay_valid_when_the_rest_of_their_room_is_decoded():
     written = in_a_row([Batch((Row(0, 1, None, bytes([number]) * 50),)) for number in range(9)])
     ((headers, data),) = pieces(written, 9)
     columns, first, taken = RecordColumns(["value"], max_rows=2), 0, []
@@ -322,7 +322,7 @@ def test_batches_may_be_left_out():
 
 @bounded(200)
 @given(LOGS)
-def test_views_refer_to_what_copies_hold(written):
+def test_views_refer_to_the_values_of_copies(written):
     data = b"".join(batch.data for batch in written)
     columns = RecordColumns(ALL_COLUMNS, binary_view=True)
     headers = scanned(data)
@@ -360,7 +360,7 @@ def test_large_values_fill_columns_before_rows_do():
     assert columns.append(data, headers, 3) == 6
 
 
-def test_taken_buffers_stay_when_columns_are_filled_again():
+def test_taken_buffers_stay_valid_when_columns_are_filled_again():
     data = Batch((Row(0, 1, b"key", b"value"),)).data
     columns = RecordColumns(["value"])
     columns.append(data, scanned(data))

@@ -132,7 +132,7 @@ def test_batches_of_other_clients_are_read(client, magic, codec, rows):
 
 
 @every_format
-def test_large_records_go_both_ways(client, magic, codec):
+def test_large_records_are_read_in_both_directions(client, magic, codec):
     rows = for_magic(LARGE, magic)
     assert as_seen_by(client, build_batch(rows, magic=magic, codec=codec)) == rows
     data = written_by(client, rows, magic, codec)

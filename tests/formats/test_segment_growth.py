@@ -121,7 +121,7 @@ def test_a_set_must_fit_even_a_new_segment():
         growth().append(sets, 0, 0, is_new=True)
 
 
-def test_an_entry_that_has_no_slot_is_an_error():
+def test_an_entry_without_a_slot_is_an_error():
     real = growth(index_interval_bytes=0, max_offset_entries=1, max_time_entries=1)
     for offset in (0, 1):
         sets, _ = keep_offsets(batch(offset, offset, 1), 0)

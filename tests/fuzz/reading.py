@@ -36,7 +36,7 @@ def scanned(data, *, position=0, verify_crc=False):
 
 
 def each_batch(data):
-    """Split a log; of bytes that are no batch at all, give them as one."""
+    """Split a log; return bytes that are not a batch as one piece."""
     headers = scanned(data)
     if not len(headers):
         yield 0, data

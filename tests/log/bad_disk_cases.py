@@ -200,7 +200,7 @@ def everything(log):
         min_size=1, max_size=3,
     )
 )
-def test_every_question_ends_with_a_value_or_one_error_that_says_where(damages):
+def test_every_question_has_a_value_or_one_error_with_a_position(damages):
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
         logs = LOG.write(Path(directory) / "logs")
         disk, damaged = BadDisk(patched), set()

@@ -75,7 +75,7 @@ def test_every_question_has_an_answer_or_an_error_of_ours(log, source):
 
 @bounded(150)
 @given(logs(), st.randoms(use_true_random=False))
-def test_records_that_come_out_were_written(log, source):
+def test_records_that_are_read_were_written(log, source):
     written = {(record[3], record[4]) for record in log.records(include_control=True)}
     written |= {(record[3], record[4]) for batch in log.batches for record in batch.records}
     with tempfile.TemporaryDirectory() as directory:
@@ -124,7 +124,7 @@ def test_every_flipped_bit_after_the_checksum_is_found(tmp_path, batch):
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
+def test_a_log_of_noise_is_refused_quickly(tmp_path, magic):
     source = random.Random(magic)
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()

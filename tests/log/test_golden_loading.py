@@ -114,7 +114,7 @@ COMPACTED = pytest.mark.golden_cases(
 
 
 @COMPACTED
-def test_reads_from_any_offset_begin_with_the_first_record_that_is_left(golden_case):
+def test_reads_from_any_offset_begin_with_the_first_remaining_record(golden_case):
     for log, answers in answered(golden_case):
         offsets = [record[0] for record in answers["records"]]
         for start in range(answers["log_start_offset"], answers["log_end_offset"] + 1, 3):
@@ -161,7 +161,7 @@ def test_compacted_cases_have_gaps_tombstones_and_emptied_segments(golden):
 
 
 @pytest.mark.golden_cases(names="wide", versions=["2.*", "3.*", "4.*"], answers="answers")
-def test_leftovers_of_a_broker_are_reported_and_no_part_of_the_log(golden_case):
+def test_leftovers_of_a_broker_are_reported_and_not_part_of_the_log(golden_case):
     noted = [
         note for log in kafkastore.open(golden_case.logs) for note in log.leftovers
     ]

@@ -61,7 +61,7 @@ def test_records_are_those_a_consumer_got(golden_case):
             assert [as_answered(record) for record in log.records()] == answers["records"]
 
 
-def test_the_log_starts_and_ends_where_the_broker_said(golden_case):
+def test_the_log_starts_and_ends_at_the_broker_s_offsets(golden_case):
     for log, answers in answered_partitions(golden_case):
         assert log.log_start_offset == answers["log_start_offset"]
         if not is_damaged(golden_case, log):

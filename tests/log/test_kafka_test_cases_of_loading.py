@@ -52,12 +52,12 @@ COVERED = {
         HERE, "test_offsets_far_apart_are_read_from_two_segments"),
     "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1": (
         LOADING,
-        "test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none"),
+        "test_a_crash_at_any_rename_of_a_replacement_neither_loses_nor_repeats_records"),
     "LogCleanerTest.testRecoveryAfterCrash": (
         LOADING,
-        "test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none"),
+        "test_a_crash_at_any_rename_of_a_replacement_neither_loses_nor_repeats_records"),
     "LogLoaderTest.testLogEndLessThanStartAfterReopen": (
-        HERE, "test_a_log_that_ends_before_its_start_is_empty_and_says_so"),
+        HERE, "test_a_log_that_ends_before_its_start_is_empty_and_reports_it"),
     "LogLoaderTest.testRecoverWithEmptyActiveSegment": (
         HERE, "test_an_empty_active_segment_without_indexes_ends_the_log_at_its_base"),
     "LogLoaderTest.testCleanShutdownFile": (STORE, "test_marks_of_a_broker_are_read"),
@@ -72,12 +72,12 @@ COVERED = {
     "LogTest.testParseTopicPartitionNameForInvalidPartition": (NAMES, REFUSED_NAME),
     "LogTest.testParseTopicPartitionNameForExistingInvalidDir": (NAMES, REFUSED_NAME),
     "LogTest.testLogDeleteDirName": (NAMES, "test_the_topic_of_a_delete_directory_may_be_cut"),
-    "LogTest.testOffsetFromFile": (NAMES, "test_a_segment_file_says_base_offset_type_and_state"),
+    "LogTest.testOffsetFromFile": (NAMES, "test_a_segment_file_has_base_offset_type_and_state"),
     "LogTest.testReadOutOfRange": (HERE, "test_offsets_out_of_range_give_no_records"),
     "LogTest.testReadAtLogGap": (
         LOG, "test_gaps_between_segments_and_batches_are_skipped"),
     "LogTest.testReadWithMinMessage": (
-        GOLDEN, "test_reads_from_any_offset_begin_with_the_first_record_that_is_left"),
+        GOLDEN, "test_reads_from_any_offset_begin_with_the_first_remaining_record"),
     "LogTest.testLoadPartitionDirWithNoSegmentsShouldNotThrow": (
         LOG, "test_a_partition_without_segments_is_empty"),
     "LogTest.testFetchUpToLogEndOffset": (HERE, "test_reads_end_at_the_requested_bound"),
@@ -95,7 +95,7 @@ COVERED = {
     "LogOffsetTest.testFetchOffsetsBeforeWithChangingSegments": (
         LIVE, "test_readers_next_to_a_broker_that_alters_everything_get_true_records"),
     "LogManagerTest.testLoadLogsSkipRemoteIndexCache": (
-        STORE, "test_directories_that_are_no_partitions_are_skipped_and_reported"),
+        STORE, "test_directories_that_are_not_partitions_are_skipped_and_reported"),
 }
 
 #: Kafka's test -> why it has no counterpart here.
@@ -194,7 +194,7 @@ def test_offsets_that_no_index_can_hold_are_read_from_one_segment(opened):
     assert log.log_end_offset == FAR + 3
 
 
-def test_a_log_that_ends_before_its_start_is_empty_and_says_so(opened):
+def test_a_log_that_ends_before_its_start_is_empty_and_reports_it(opened):
     log = opened(Log((Segment(0, batches(0, 1, 2)),), checkpointed_start=50))
     bounds = log.explain_bounds()
     assert [bound.offset for bound in bounds] == [50, 50, 50, 50]

@@ -34,7 +34,7 @@ COVERED = {
     "LogSegmentTest.testTruncateEmptySegment": (
         SEGMENT, "test_a_segment_that_was_closed_empty_is_not_full_when_it_is_opened"),
     "LogSegmentTest.testReloadLargestTimestampAndNextOffsetAfterTruncation": (
-        HERE, "test_a_cut_segment_knows_its_largest_timestamp_and_next_offset"),
+        HERE, "test_a_truncated_segment_has_its_largest_timestamp_and_next_offset"),
     "LogSegmentTest.testTruncateFull": (SEGMENT, "test_a_segment_that_is_emptied_is_as_new"),
     "LogSegmentTest.testRecoveryFixesCorruptIndex": (
         HERE, "test_recovery_repairs_an_index_of_random_bytes"),
@@ -50,7 +50,7 @@ COVERED = {
     "LogSegmentTest.testCreateWithInitFileSizeClearShutdown": (
         WRITER, "test_a_preallocated_log_has_its_full_size_until_it_is_rolled_or_closed"),
     "LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog": (
-        SEGMENT, "test_a_truncation_in_a_gap_takes_what_is_after_it"),
+        SEGMENT, "test_a_truncation_in_a_gap_removes_everything_after_it"),
     "LogSegmentTest.testAppendFromFile": (
         ROLLS, "test_offsets_too_far_apart_for_one_segment_roll_it"),
     "LogLoaderTest.testCorruptLog": (RECOVERY, "test_garbage_after_the_last_batch_is_cut"),
@@ -62,7 +62,7 @@ COVERED = {
         RECOVERY, "test_a_log_that_ends_below_its_start_begins_again_there"),
     "LogLoaderTest.testReopenThenTruncate": (
         DIRECTORY,
-        "test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appended"),
+        "test_a_truncation_below_the_recovery_point_is_saved_before_any_append"),
     "LogLoaderTest.testRecoverWithEmptyActiveSegment": (
         RECOVERY, "test_an_active_segment_without_indexes_gets_them"),
     "LogLoaderTest.testCleanShutdownFile": (
@@ -75,7 +75,7 @@ COVERED = {
     "LogLoaderTest.testRecoverLastSegmentWithNoSnapshots": (
         RECOVERY, "test_a_corrupt_snapshot_is_deleted_and_an_older_one_is_used"),
     "LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot": (
-        RECOVERY, "test_snapshots_outside_the_log_or_of_no_segment_go"),
+        RECOVERY, "test_snapshots_outside_the_log_or_without_a_segment_are_deleted"),
     "LogLoaderTest.testProducerSnapshotsRecoveryAfterUncleanShutdownCurrentMessageFormat": (
         RECOVERY, "test_recovery_takes_snapshots_after_each_segment"),
     "LogLoaderTest.testLeaderEpochCacheClearedAfterStaticMessageFormatDowngrade": (
@@ -113,7 +113,7 @@ COVERED = {
     "LogTest.testSegmentDeletionWithHighWatermarkInitialization": (
         RETENTION, "test_no_segment_at_or_above_the_high_watermark_is_deleted"),
     "LogTest.testDeletableSegmentsFilter": (
-        RETENTION, "test_one_segment_that_stays_holds_back_all_after_it"),
+        RETENTION, "test_one_segment_that_stays_keeps_all_after_it"),
     "LogTest.testDeletableSegmentsIteration": (
         RETENTION,
         "test_rules_agree_with_a_list_that_loses_its_first_segment_again_and_again"),
@@ -130,7 +130,7 @@ COVERED = {
     "LogTest.testLeaderEpochCacheClearedAfterDowngradeInAppendedMessages": (
         WRITER, "test_old_messages_clear_the_epochs"),
     "LogTest.testLogRecoversTopicId": (
-        DIRECTORY, "test_a_partition_says_which_topic_it_is_of_if_the_caller_does"),
+        DIRECTORY, "test_a_partition_has_a_topic_id_if_the_caller_gives_one"),
     "LogManagerTest.testTwoLogManagersUsingSameDirFails": (
         DIRECTORY, "test_only_one_writer_at_a_time_in_this_process_or_another"),
     "ProducerStateManagerTest.testTakeSnapshot": (
@@ -138,7 +138,7 @@ COVERED = {
     "ProducerStateManagerTest.testReloadSnapshots": (
         RECOVERY, "test_a_snapshot_is_believed_and_only_what_is_after_it_read"),
     "ProducerStateManagerTest.testRemoveAllStraySnapshots": (
-        RECOVERY, "test_snapshots_outside_the_log_or_of_no_segment_go"),
+        RECOVERY, "test_snapshots_outside_the_log_or_without_a_segment_are_deleted"),
     "ProducerStateManagerTest.testDeleteSnapshotsBefore": (
         DIRECTORY, "test_a_checkpoint_leaves_the_snapshots_that_a_broker_leaves"),
 }
@@ -175,7 +175,7 @@ def append(writer, offset, timestamp):
     assert writer.append(memoryview(data), sets, now=timestamp) == 1
 
 
-def test_a_cut_segment_knows_its_largest_timestamp_and_next_offset(segment, tmp_path):
+def test_a_truncated_segment_has_its_largest_timestamp_and_next_offset(segment, tmp_path):
     for number in range(30):
         append(segment, 40 + number, 10 * (40 + number))
     segment.flush()

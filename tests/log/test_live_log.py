@@ -43,7 +43,7 @@ VALUES = [record[4] for batch in WRITTEN for record in batch.records]
 
 @pytest.fixture
 def small_reads(monkeypatch):
-    """Reads of some hundred bytes, so that files change between them."""
+    """Reads of a few hundred bytes, so that files change between them."""
     monkeypatch.setattr(range_scan, "LARGEST_READ", 300)
     monkeypatch.setattr(range_scan, "SMALLEST_READ", 300)
     monkeypatch.setattr(log_file, "LARGEST_READ", 300)
@@ -408,7 +408,7 @@ def test_nothing_is_mapped_unless_requested(root, read, monkeypatch):
     lambda log: log.to_arrow(["offset"]).read_all()["offset"].to_pylist(),
     lambda log: list(range(log.end_offset())),
 ])
-def test_a_batch_that_is_being_written_into_preallocated_space_is_no_damage(tmp_path, read):
+def test_a_batch_that_is_being_written_into_preallocated_space_is_not_damage(tmp_path, read):
     batches = in_a_row([Batch((Row(0, slot, b"k", b"v" * 100),)) for slot in range(3)])
     sound = Segment(0, tuple(batches[:2])).log
     root = Log((Segment(0, (), tail=sound + batches[2].data[:90] + bytes(9000)),)).write(tmp_path)

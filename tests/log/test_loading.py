@@ -163,7 +163,7 @@ REPLACEMENTS = {
 
 
 @pytest.mark.parametrize(("old", "new"), REPLACEMENTS.values(), ids=REPLACEMENTS)
-def test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none(logs, old, new):
+def test_a_crash_at_any_rename_of_a_replacement_neither_loses_nor_repeats_records(logs, old, new):
     """Kafka's tests of recovery from crashes of the cleaner and of splitting, for reading."""
     partition = logs / "t-0"
     with tempfile.TemporaryDirectory(dir=logs.parent) as directory:
@@ -264,7 +264,7 @@ HIGH_WATERMARK_CHOICES = {
     ("choice", "data", "wanted", "source"), HIGH_WATERMARK_CHOICES.values(),
     ids=HIGH_WATERMARK_CHOICES,
 )
-def test_the_high_watermark_is_the_requested_one_and_says_so(logs, choice, data, wanted, source):
+def test_the_high_watermark_is_the_requested_one(logs, choice, data, wanted, source):
     (logs / LOG_STARTS).write_bytes(checkpoint(3))
     if data is not None:
         (logs / HIGH_WATERMARKS).write_bytes(data)
@@ -292,7 +292,7 @@ def test_another_high_watermark_is_refused(logs, choice):
         kafkastore.open(logs)["t-0"].explain_bounds(choice)
 
 
-def test_bounds_of_a_lone_directory_say_that_nothing_is_known_of_checkpoints(logs):
+def test_bounds_of_a_lone_directory_do_not_use_checkpoints(logs):
     (logs / LOG_STARTS).write_bytes(checkpoint(3))
     log = kafkastore.open(logs / "t-0")["t-0"]
     found_bounds = log.explain_bounds("checkpoint")
@@ -302,7 +302,7 @@ def test_bounds_of_a_lone_directory_say_that_nothing_is_known_of_checkpoints(log
     assert found_bounds.log_start_offset.error is None
 
 
-def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
+def test_the_log_end_has_the_error_of_unreadable_bytes_after_it(logs):
     path = logs / "t-0" / name(6, ".log")
     sound = path.read_bytes()
     torn = (9).to_bytes(8, "big") + sound[8:70]
@@ -318,7 +318,7 @@ def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
             assert str(found.error) in found.basis
 
 
-def test_an_empty_partition_says_that_it_has_no_segment(logs):
+def test_an_empty_partition_has_bounds_without_a_segment(logs):
     for path in (logs / "t-0").iterdir():
         path.unlink()
     found_bounds = kafkastore.open(logs)["t-0"].explain_bounds()
@@ -407,7 +407,7 @@ def test_two_logs_of_one_partition_in_a_directory_are_both_named(logs, name):
 
 
 @pytest.mark.parametrize("kind", [SkippedKind.DELETED, SkippedKind.STRAY, SkippedKind.FUTURE])
-def test_directories_with_a_suffix_say_what_becomes_of_them(logs, kind):
+def test_directories_with_a_suffix_are_reported_with_their_fate(logs, kind):
     suffix = {SkippedKind.DELETED: "delete"}.get(kind, kind.name.lower())
     (logs / f"t-1.{UUID}-{suffix}").mkdir()
     (skipped,) = kafkastore.open(logs).log_dirs[0].skipped

@@ -89,7 +89,7 @@ def test_a_directory_that_was_closed_has_what_a_broker_leaves(root):
         ("4.1", {"version", "node.id", "directory.id", "cluster.id"}),
     ],
 )
-def test_a_new_directory_says_whose_it_is_and_one_that_does_is_left_alone(root, version, named):
+def test_a_new_directory_gets_its_ids_and_existing_ids_are_kept(root, version, named):
     for _ in range(2):
         LogDirWriter(root, version, node_id=3, cluster_id="c" * 22).close()
     found = parse_meta_properties((root / "meta.properties").read_bytes())
@@ -150,14 +150,14 @@ def test_an_invalid_topic_name_is_reported_in_one_line(root, topic):
     [{"node_id": each} for each in ("x", -1, 2**31, 1.5, None, True)]
     + [{"cluster_id": each} for each in ("", "a\nlog.dirs=b", "a b", "ä", 5)],
 )
-def test_ids_that_no_broker_has_are_not_written(root, wrong):
+def test_invalid_broker_ids_are_not_written(root, wrong):
     with refused(*wrong):
         open_dir(root, **wrong)
     assert not (root / "meta.properties").exists()
     open_dir(root).close()  # the lock was released
 
 
-def test_a_closed_directory_gets_no_checkpoints_for_it_may_be_another_s(root):
+def test_a_closed_directory_gets_no_checkpoints(root):
     closed = open_dir(root)
     closed.writer("t", 0)
     closed.close()
@@ -301,7 +301,7 @@ def test_bytes_that_a_recovery_cuts_are_kept_next_to_the_directory(root):
 
 
 @pytest.mark.parametrize("tail", [bytes(300), bytes(10), b"\xff" * 40, "torn"])
-def test_nothing_is_appended_after_bytes_that_are_no_batch_though_the_marker_says_clean(
+def test_nothing_is_appended_after_corrupt_bytes_despite_a_clean_shutdown_marker(
     root, tail
 ):
     with open_dir(root) as log_dir:
@@ -362,7 +362,7 @@ def test_cut_bytes_are_kept_with_their_holes(root, tmp_path):
         assert os.fstat(file.fileno()).st_blocks * 512 < 1 << 20
 
 
-def test_a_directory_that_was_not_closed_stays_unclean_until_all_of_it_was_opened(root):
+def test_an_unclean_directory_stays_unclean_until_all_of_it_was_opened(root):
     write_some(root, "t")
     write_some(root, "u")
     log_dir = open_dir(root)
@@ -400,7 +400,7 @@ def test_damaged_checkpoints_report_nothing(root):
     assert offsets(root) == list(range(55))
 
 
-def test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appended(root):
+def test_a_truncation_below_the_recovery_point_is_saved_before_any_append(root):
     log_dir = open_dir(root)
     writer = log_dir.writer("t", 0, SMALL)
     writer.append_records(new_records(50), batch_bytes=200)
@@ -450,7 +450,7 @@ def test_leftovers_and_padded_indexes_of_a_killed_broker_are_put_in_order(golden
 TOPIC_ID = "2P-XnPKnTZG5NwujU8kn6Q"
 
 
-def test_a_partition_says_which_topic_it_is_of_if_the_caller_does(root):
+def test_a_partition_has_a_topic_id_if_the_caller_gives_one(root):
     with open_dir(root, "3.9") as log_dir:
         log_dir.writer("t", 0, topic_id=TOPIC_ID)
         log_dir.writer("t", 1)

@@ -53,7 +53,7 @@ PAST_END = {
 
 @pytest.mark.parametrize("what", PAST_END)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_last_segment_whose_index_leads_beyond_its_end_is_taken_for_empty(
+def test_a_last_segment_with_an_index_past_its_end_is_treated_as_empty(
     written, version, what
 ):
     log = three_segments(is_clean=True)
@@ -164,7 +164,7 @@ def test_bytes_cut_for_want_of_an_index_do_not_make_the_segments_after_go(writte
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_offsets_that_go_back_empty_the_segment(written, version):
+def test_decreasing_offsets_empty_the_segment(written, version):
     sound = three_segments()
     batches = (*THIRTY[10:15], *THIRTY[12:15])
     log = written(
@@ -329,7 +329,7 @@ def test_a_corrupt_snapshot_is_deleted_and_an_older_one_is_used(written, version
     assert [entry[0] for entry in again[20]] == [7, 99]
 
 
-def test_snapshots_outside_the_log_or_of_no_segment_go(written):
+def test_snapshots_outside_the_log_or_without_a_segment_are_deleted(written):
     """As in Kafka's LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot."""
     snapshot = producer_snapshot.pack([])
     at = (1, 2, 10, 12, 15, 40)
@@ -368,7 +368,7 @@ def test_aborted_transactions_are_found_again(written, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_compacted_swap_takes_the_place_of_all_segments_it_covers(written, version):
+def test_a_compacted_swap_replaces_all_segments_it_covers(written, version):
     """As in Kafka's LogCleanerTest.testRecoveryAfterCrash."""
     kept = (THIRTY[2], THIRTY[9], THIRTY[14])
     made = Segment(0, kept).recovered(200)

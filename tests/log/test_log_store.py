@@ -141,7 +141,7 @@ def test_a_partition_directory_alone_can_be_opened(logs, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [str, Path, lambda path: f"{path}/", lambda path: [path]])
-def test_a_path_may_be_given_in_every_way(logs, kind):
+def test_a_path_may_be_of_any_path_type(logs, kind):
     assert offsets(kafkastore.open(kind(logs))) == list(range(20))
 
 
@@ -186,7 +186,7 @@ OTHER_DIRECTORIES = {
 
 
 @pytest.mark.parametrize(("name", "kind"), OTHER_DIRECTORIES.items())
-def test_directories_that_are_no_partitions_are_skipped_and_reported(logs, name, kind):
+def test_directories_that_are_not_partitions_are_skipped_and_reported(logs, name, kind):
     path = add_partition(logs, name)
     store = kafkastore.open(logs)
     assert (path in [log.path for log in store]) == (kind is None)
@@ -303,7 +303,7 @@ def everything(root):
     )
 
 
-def test_a_directory_without_write_permission_is_read_and_left_alone(logs_of_nobody):
+def test_a_directory_without_write_permission_is_read_and_not_changed(logs_of_nobody):
     for path in (*logs_of_nobody.rglob("*"), logs_of_nobody):
         path.chmod(0o555 if path.is_dir() else 0o444)
     before = sorted((path, path.stat().st_mtime_ns) for path in logs_of_nobody.rglob("*"))

@@ -86,7 +86,7 @@ def test_timestamps_too_far_from_the_clock_are_refused(open_writer, clock, codec
     assert offsets(writer) == [0, 1, 2, 3]
 
 
-def test_only_a_leader_says_log_append_time(open_writer):
+def test_only_a_leader_sets_log_append_time(open_writer):
     writer = open_writer()
     with pytest.raises(InvalidTimestampError):
         writer.append(batch_of(0, [1], log_append_time=5))
@@ -234,7 +234,7 @@ def test_a_record_that_can_t_be_written_is_named_and_nothing_of_its_batch_is(ope
     assert writer.append_records([new_record(0)]).first_offset == 0
 
 
-def test_a_topic_of_messages_of_no_bytes_takes_none(open_writer):
+def test_a_topic_with_a_message_limit_of_0_accepts_no_messages(open_writer):
     with pytest.raises(RecordTooLargeError):
         open_writer(max_message_bytes=0).append_records([new_record(0)])
 
@@ -428,7 +428,7 @@ def test_records_are_deleted_up_to_the_high_watermark_and_segments_follow(open_w
     assert offsets(writer)[0] == 3
 
 
-def test_old_segments_go_and_an_empty_one_remains(open_writer, clock):
+def test_old_segments_are_deleted_and_an_empty_one_remains(open_writer, clock):
     writer = open_writer(segment_bytes=5 * ONE, retention_ms=10_000)
     for _ in range(15):
         append_one(writer, 10)
@@ -457,7 +457,7 @@ def test_a_preallocated_log_has_its_full_size_until_it_is_rolled_or_closed(open_
     assert (writer.path / "00000000000000000001.log").stat().st_size == ONE
 
 
-def test_a_closed_writer_takes_nothing(open_writer):
+def test_a_closed_writer_accepts_nothing(open_writer):
     writer = open_writer()
     append_one(writer)
     writer.close()

@@ -176,7 +176,7 @@ def test_a_crash_at_any_call_loses_nothing_that_was_flushed(tmp_path, calls, kin
         check_found(root, work)
 
 
-def test_a_disk_that_fills_up_is_an_error_and_what_was_flushed_stays(tmp_path):
+def test_a_full_disk_is_an_error_and_flushed_records_stay(tmp_path):
     for free in some(range(0, 3000, 130), 8):
         root, work = tmp_path / str(free), Work()
         with pytest.raises(OSError) as caught:  # noqa: PT011

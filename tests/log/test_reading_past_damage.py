@@ -42,7 +42,7 @@ def flip(log, base_offset, position):
 
 
 class NotGzip(Batch):
-    """A compressed batch whose checksum is right and whose records are no gzip."""
+    """A compressed batch with a right checksum whose records are not gzip."""
 
     @property
     def data(self):
@@ -213,7 +213,7 @@ def test_only_lookups_that_trust_indexes_read_past_a_wrong_checksum(broken, inde
 
 @pytest.mark.parametrize("rules", ["0.11.0", "2.4", "4.1", "kip-33"])
 @pytest.mark.parametrize("choice", READABLE)
-def test_by_a_brokers_rules_a_segment_ends_where_bytes_are_no_batch(tmp_path, rules, choice):
+def test_by_a_broker_s_rules_a_segment_ends_at_corrupt_bytes(tmp_path, rules, choice):
     batches = tuple(dated(offset) for offset in range(0, 8, 2))
     log = write(
         tmp_path,
@@ -301,7 +301,7 @@ def test_a_segment_of_which_nothing_can_be_read_is_not_taken_for_empty(untimed, 
 
 @pytest.fixture
 def not_gzip(tmp_path):
-    """Six records in three batches; the second's checksum is right, its records are no gzip."""
+    """Six records in three batches; the second has a right checksum, but no gzip records."""
     batches = [
         dated(0, codec=GZIP, append_time=5),
         NotGzip(dated(2).rows, codec=GZIP, append_time=25),

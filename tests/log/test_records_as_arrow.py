@@ -153,7 +153,7 @@ def test_no_columns_at_all_still_count_rows(opened):
     assert opened(one_segment(*numbered(7))).to_arrow([]).read_all().num_rows == 7
 
 
-def test_our_own_columns_say_what_the_batch_said(opened):
+def test_our_own_columns_hold_the_fields_of_the_batch(opened):
     batch = Batch((Row(0, 5), Row(1, 6)), producer_id=2**40, producer_epoch=2, leader_epoch=4,
                   is_transactional=True)
     old = Batch((Row(2, 5),), magic=1)
@@ -174,12 +174,12 @@ def test_unknown_columns_are_an_error_that_names_them(opened, columns):
 @pytest.mark.parametrize(
     "options", [{"batch_rows": 0}, {"batch_bytes": -1}, {"limit": -1}], ids=str
 )
-def test_numbers_that_make_no_sense_are_refused(opened, options):
+def test_invalid_numbers_are_refused(opened, options):
     with refused(*options):
         opened(one_segment(*numbered(3))).to_arrow(**options)
 
 
-def test_one_name_is_no_sequence_of_names():
+def test_one_name_is_not_a_sequence_of_names():
     with refused("columns", ArgumentTypeError):
         schema("offset")
 

@@ -52,7 +52,7 @@ def assert_same(case, recovered, worked_out, left, *, is_same_epoch):
 
 
 @pytest.mark.golden_cases(names=KILLED, versions=FROM_0_11, answers="answers-recovered")
-def test_a_killed_brokers_directory_becomes_what_its_next_start_made_of_it(golden_case):
+def test_recovery_of_a_killed_broker_s_directory_equals_the_broker_s(golden_case):
     (found,) = recoveries(golden_case)
     log, recovered, worked_out, left = found
     assert indexes_and_logs(worked_out) == indexes_and_logs(left)

@@ -65,7 +65,7 @@ def test_a_log_under_its_size_keeps_all_segments():
     assert judge(three_segments(NOW), retention_bytes=15 * 100)[0] == []
 
 
-def test_a_size_of_0_takes_all():
+def test_a_size_of_0_deletes_all():
     deleted, outcome = judge(three_segments(NOW), retention_bytes=0)
     assert deleted == [(0, "size"), (5, "size"), (10, "size")]
     assert outcome.rolls
@@ -93,7 +93,7 @@ def test_a_compacted_log_deletes_segments_below_its_start_since_2_1(version, del
 @pytest.mark.parametrize(
     ("start", "deleted"), [(4, []), (5, [0]), (9, [0]), (10, [0, 5]), (15, [0, 5])]
 )
-def test_segments_wholly_below_the_log_start_go_but_never_the_last(start, deleted):
+def test_segments_below_the_log_start_are_deleted_but_never_the_last(start, deleted):
     by_start, _ = judge(three_segments(NOW), start=start)
     assert by_start == [(base, "start") for base in deleted]
 
@@ -132,7 +132,7 @@ def test_an_emptied_segment_before_the_last_is_deleted_like_any_other():
 # Cases without a test in Kafka.
 
 
-def test_one_segment_that_stays_holds_back_all_after_it():
+def test_one_segment_that_stays_keeps_all_after_it():
     segments = [
         SegmentFacts(0, 5, 100, 10),
         SegmentFacts(5, 10, 100, 2 * NOW),  # a record of the future
@@ -144,7 +144,7 @@ def test_one_segment_that_stays_holds_back_all_after_it():
 
 
 @pytest.mark.parametrize(("age", "goes"), [(999, False), (1000, False), (1001, True)])
-def test_a_segment_of_just_the_age_stays(age, goes):
+def test_a_segment_of_exactly_the_age_stays(age, goes):
     segments = three_segments(NOW - age)
     assert bool(judge(segments, retention_ms=1000)[0]) == goes
 
@@ -161,7 +161,7 @@ def test_since_3_0_the_log_start_is_judged_before_size_and_time():
     assert since == [(0, "start"), (5, "size"), (10, "time")]
 
 
-def test_before_3_0_size_may_take_a_segment_more_that_the_log_start_takes_anyway():
+def test_before_3_0_size_may_delete_one_more_segment_below_the_log_start():
     """KAFKA-12177: deleted by size, though deleting by start alone would meet the limit."""
     options = {"start": 5, "retention_ms": -1, "retention_bytes": 200}
     assert judge(three_segments(), version="2.8", **options)[0] == [(0, "size")]

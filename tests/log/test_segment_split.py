@@ -52,7 +52,7 @@ def test_a_segment_of_offsets_too_far_apart_is_split(written, version, without):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_segment_that_begins_far_above_its_base_offset_gets_another(written, version):
-    """As in Kafka's LogTest.testDegenerateSegmentSplit; the old producer snapshot goes, too."""
+    """As in Kafka's LogTest.testDegenerateSegmentSplit; it deletes the old producer snapshot."""
     batches = tuple(batch.with_offset(FAR + slot) for slot, batch in enumerate(THIRTY[:3]))
     recovered = recover(written(Log((Segment(0, batches),))), version)
     assert [segment.base_offset for segment in recovered.segments] == [FAR]
@@ -60,7 +60,7 @@ def test_a_segment_that_begins_far_above_its_base_offset_gets_another(written, v
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_batch_that_reaches_just_too_far_gets_a_segment_of_its_own(written, version):
+def test_a_batch_that_reaches_just_too_far_gets_its_own_segment(written, version):
     """As in Kafka's LogTest.testDegenerateSegmentSplitWithOutOfRangeBatchLastOffset."""
     batch = Batch((Row(1, 1000, b"k", b"v"), Row(2**31, 1000, b"k", b"v")))
     recovered = recover(written(Log((Segment(0, (batch,)),))), version)
@@ -101,7 +101,7 @@ def test_a_part_with_a_wrong_checksum_is_cut_and_those_after_go(written):
         (True, [(number, number) for number in range(1, 7)], [(10, 0)]),
     ],
 )
-def test_an_index_entry_of_a_split_stands_for_what_is_copied_at_once_or_since_3_9_1_for_a_batch(
+def test_a_split_adds_an_index_entry_per_copied_chunk_or_since_3_9_1_per_batch(
     tmp_path, each_batch, offset_entries, time_entries
 ):
     """A MiB; indexes of a split stay where the log below the recovery point isn't recovered."""

@@ -73,7 +73,7 @@ def test_brokers_load_what_we_wrote_serve_it_and_append_to_it(load_into_broker, 
 
 
 @pytest.mark.parametrize("version", some(["3.9.1", "4.1.1"], 1, "brokers with topic ids"))
-def test_a_broker_takes_a_partition_for_its_own_by_the_topic_id_that_we_wrote(
+def test_a_broker_accepts_a_partition_by_the_topic_id_that_we_wrote(
     require_broker, tmp_path, version
 ):
     """In the broker's own log directory; without the id the partition would become a stray one."""

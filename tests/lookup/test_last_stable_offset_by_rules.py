@@ -96,7 +96,7 @@ def test_snapshots_of_such_a_recovery_are_those_that_a_broker_wrote(opened):
 
 
 @pytest.mark.parametrize(("start", "since_4"), [(3, OPENED), (OPENED, OPENED), (5, 4)])
-def test_since_4_0_it_is_where_the_batch_begins_that_holds_it(opened, start, since_4):
+def test_since_4_0_it_is_the_base_offset_of_its_batch(opened, start, since_4):
     log = opened(log_of(is_clean=True, checkpointed_start=start), add_snapshot)
     found = last_stable_offsets(log)
     assert found["correct"] == found["3.9.1"] == start

@@ -164,7 +164,7 @@ def test_an_empty_partition_is_explained_at_each_extreme(tmp_path, rules, time):
         assert explanation.base_offset is None
 
 
-def test_kip_33_s_segments_without_entries_are_not_said_to_be_searched(tmp_path):
+def test_kip_33_s_segments_without_entries_are_not_reported_as_searched(tmp_path):
     no_entries = replace(UP_TO_1000, time_index=b"")
     (found,) = kafkastore.open(Log((no_entries, NEXT), is_clean=True).write(tmp_path / "logs"))
     explanation = found.explain_timestamp(-(2**63), "kip-33")

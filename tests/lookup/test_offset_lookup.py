@@ -246,7 +246,7 @@ def test_rules_that_are_not_known_are_an_error(opened, rules):
 
 
 @pytest.mark.parametrize("rules", ["0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.0"])
-def test_versions_without_time_indexes_are_an_error_that_names_the_other_way(opened, rules):
+def test_versions_without_time_indexes_are_an_error_that_names_the_alternative(opened, rules):
     with refused("rules", UnknownRulesError):
         opened(Log((NEXT,))).offset_for_timestamp(5, rules=rules)
 
@@ -263,7 +263,7 @@ def test_every_version_with_time_indexes_is_known(opened, rules):
 @pytest.mark.parametrize(
     ("tail", "is_error"), [(b"\xff" * 60, True), (bytes(60), False), (NEXT.log[:-1], False)]
 )
-def test_broken_bytes_on_the_way_are_an_error_with_their_place(opened, tail, is_error):
+def test_corrupt_bytes_during_a_search_are_an_error_with_their_position(opened, tail, is_error):
     batches = (*one_by_one(0, 1, 2), emptied(2, 9, 800))
     found = opened(Log((Segment(0, batches, tail=tail),)))
     assert found.offset_for_timestamp(2) == (2, 1, 0)
@@ -355,7 +355,7 @@ def test_a_broker_that_recovers_a_segment_has_the_entry_that_its_index_lacks(ope
     lambda log: log.to_arrow(indexes="believe"),
     lambda log: log.segments[0].largest_record_timestamp("believe"),
 ])  # fmt: skip
-def test_another_way_to_take_indexes_is_an_error(opened, query):
+def test_an_unknown_use_of_indexes_is_an_error(opened, query):
     with refused("indexes"):
         query(opened(Log((NEXT,))))
 
@@ -418,7 +418,7 @@ def test_odd_times_and_odd_indexes_have_the_answers_of_their_models(rules, log):
 
 @bounded(40)
 @given(logs())
-def test_a_directory_by_itself_answers_as_the_broker_that_was_running(log):
+def test_a_lone_directory_answers_as_the_broker_that_was_running(log):
     log = replace(log, checkpointed_start=None)
     with tempfile.TemporaryDirectory() as directory:
         (alone,) = kafkastore.open(log.write(Path(directory) / "logs") / "t-0")

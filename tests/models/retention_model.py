@@ -1,4 +1,4 @@
-"""Retention as a list that loses its first segment again and again: slow and obvious."""
+"""Retention as a list that loses its first segment repeatedly: slow and obvious."""
 from __future__ import annotations
 
 from dataclasses import dataclass

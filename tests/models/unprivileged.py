@@ -1,4 +1,4 @@
-"""Do something as a user whom permissions bind; tests often run as root, whom they do not."""
+"""Run code as an unprivileged user; tests often run as root, who ignores permissions."""
 
 import os
 import pickle

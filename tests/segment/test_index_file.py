@@ -166,7 +166,7 @@ def test_the_log_s_first_timestamp_does_not_affect_other_padding(write):
 
 
 @both_kinds
-def test_odd_bytes_at_the_end_are_no_entry_and_found_by_check(write, kind):
+def test_odd_bytes_at_the_end_are_not_an_entry_and_found_by_check(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     for odd_bytes in range(1, entry_size):
         path = write(kind, data + b"\xff" * odd_bytes)
@@ -201,7 +201,7 @@ def test_an_all_zero_slot_between_entries_counts_and_is_disorder(write, kind):
 
 
 @both_kinds
-def test_entry_knows_every_slot_of_the_file(write, kind):
+def test_entry_reads_every_slot_of_the_file(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     with kind.open(write(kind, data, 10 * entry_size)) as index:
         assert [index.entry(slot) for slot in range(3)] == entries
@@ -345,7 +345,7 @@ def test_the_base_offset_is_in_the_name_unless_given(tmp_path, kind):
 
 
 @both_kinds
-def test_a_missing_file_is_an_os_error_and_a_directory_is_said_to_be_one(tmp_path, kind):
+def test_a_missing_file_is_an_os_error_and_a_directory_is_reported_as_one(tmp_path, kind):
     with pytest.raises(FileNotFoundError):
         kind.open(tmp_path / f"{7:020d}.index")
     with pytest.raises(NotAFileError):
@@ -393,7 +393,7 @@ def test_a_file_cut_between_two_reads_gives_complete_entries_only(write, kind):
 
 
 @both_kinds
-def test_a_file_that_grows_after_opening_stays_as_it_was(write, kind):
+def test_a_file_that_grows_after_opening_is_read_as_before(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     path = write(kind, data[:entry_size])
     with kind.open(path) as index:
@@ -404,7 +404,7 @@ def test_a_file_that_grows_after_opening_stays_as_it_was(write, kind):
 
 
 @both_kinds
-def test_raw_is_a_read_only_view_of_the_slots_as_they_are(write, kind):
+def test_raw_is_a_read_only_view_of_the_stored_slots(write, kind):
     entry_size, data = KINDS[kind][1:3]
     path = write(kind, data, 2 * entry_size)
     with kind.open(path) as index:
@@ -478,7 +478,7 @@ def test_short_reads_are_continued(write, kind, monkeypatch):
 
 @both_kinds
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP])
-def test_a_file_system_that_knows_no_holes_is_read_backwards(write, kind, monkeypatch, error):
+def test_a_file_on_a_file_system_without_holes_is_read_backwards(write, kind, monkeypatch, error):
     def refuse(descriptor, position, whence):
         raise OSError(error, os.strerror(error))
 

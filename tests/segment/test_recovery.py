@@ -248,7 +248,7 @@ def test_a_length_that_swallows_the_rest_ends_the_log_there(rebuild):
     assert (indexes.valid_bytes, indexes.reason) == (SIZE, None)
 
 
-def test_a_marker_that_can_not_be_read_is_the_last_batch_that_stays(rebuild):
+def test_recovery_keeps_batches_up_to_an_unreadable_marker(rebuild):
     """A broker reads it when it has taken the batch, and stops there."""
     key_too_short = Row(100, 5, b"\0", b"v")
     broken = Batch((key_too_short,), is_control=True, is_transactional=True, producer_id=1)

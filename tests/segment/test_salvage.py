@@ -65,7 +65,7 @@ def test_missing_or_extra_bytes_are_skipped(find):
     assert find(more) == [(0, 2 * SIZE, 0, 2), (2 * SIZE + 5000, len(more), 2, 10)]
 
 
-def test_zeros_after_the_end_are_no_batch(find):
+def test_zeros_after_the_end_are_not_a_batch(find):
     assert find(SOUND + bytes(100_000)) == [(0, len(SOUND), 0, 10)]
 
 
@@ -74,13 +74,13 @@ def test_zeros_in_the_middle_are_skipped(find):
     assert find(data) == [(0, 5 * SIZE, 0, 5), (5 * SIZE + 9000, len(data), 5, 10)]
 
 
-def test_offsets_that_go_back_or_leave_the_segment_are_not_taken(find):
+def test_offsets_that_decrease_or_leave_the_segment_are_not_accepted(find):
     repeated = SOUND + SOUND[: 3 * SIZE]
     assert find(repeated) == [(0, len(SOUND), 0, 10)]
     assert find(SOUND, end_offset=6) == [(0, 6 * SIZE, 0, 6)]
 
 
-def test_the_next_batch_is_not_one_whose_offsets_go_back(tmp_path):
+def test_the_next_batch_is_not_one_with_decreasing_offsets(tmp_path):
     within = Batch((Row(10, 110, b"k", batch(10).data),)).data
     back = Batch((Row(3, 103, b"k", batch(10).data),)).data
     path = tmp_path / "00000000000000000000.log"
@@ -188,7 +188,7 @@ def test_bytes_that_the_device_can_not_read_are_skipped(monkeypatch, tmp_path, s
     assert len(found) == (2 if first else 1)
 
 
-def test_a_log_of_which_nothing_can_be_read_has_no_stretch(monkeypatch, tmp_path):
+def test_an_unreadable_log_has_no_stretch(monkeypatch, tmp_path):
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(LONG)
     lose(monkeypatch, path, 0, len(LONG))

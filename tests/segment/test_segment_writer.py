@@ -91,7 +91,7 @@ def test_a_segment_that_was_closed_empty_is_not_full_when_it_is_opened(create, t
     again.close_files()
 
 
-def test_a_truncation_in_a_gap_takes_what_is_after_it(create):
+def test_a_truncation_in_a_gap_removes_everything_after_it(create):
     writer = create()
     append(writer, 40)
     append(writer, 43)

@@ -291,7 +291,7 @@ print(len(os.listdir("/dev/fd")) - before)
 """
 
 
-def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
+def test_fewer_logs_stay_open_if_the_process_may_open_few(tmp_path):
     for number in range(20):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
     ran = subprocess.run([sys.executable, "-c", FEW_OPEN_FILES, tmp_path],
@@ -383,6 +383,6 @@ def test_the_last_entry_is_read_before_any_padding(opened, padding, is_hole):
 
 
 @pytest.mark.parametrize("module", [timestamp_search, segment_summary])
-def test_the_stubs_say_what_the_modules_have(module):
+def test_the_stubs_match_the_modules(module):
     imported = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
     assert [found for found in differences(module) if found != imported] == []

@@ -64,7 +64,7 @@ def test_an_empty_or_missing_file_has_no_aborted_transactions(write, is_there):
         index.check()
 
 
-def test_a_directory_is_said_to_be_one(tmp_path):
+def test_a_directory_is_reported_as_one(tmp_path):
     folder = tmp_path / "00000000000000000042.txnindex"
     folder.mkdir()
     with pytest.raises(NotAFileError):

@@ -108,7 +108,7 @@ def test_a_survey_is_the_one_of_this_process(logs, in_process, mode, partitions)
         assert migration.plan(there, mode) == migration.plan(here, mode)
 
 
-def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_process):
+def test_a_survey_of_a_lone_partition_names_its_segments(logs, in_process):
     mtimes = {f"{0:020}.log": 1_400_000_000_123}
     here = migration.survey(logs / "up-0", mtimes)
     there = migration.survey(logs / "up-0", mtimes, runner=in_process)
@@ -223,7 +223,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_command_says_the_same_with_spark_and_without(
+def test_a_command_prints_the_same_with_spark_and_without(
     spark, golden, writable_copy, tmp_path, arguments
 ):
     said = []
@@ -255,7 +255,7 @@ def settled(files):
 
 
 def processes_of_session(leader):
-    """Every process of a session, but for the one that leads it."""
+    """Every process of a session except its leader."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -344,7 +344,7 @@ def test_a_migration_that_is_killed_is_finished_or_undone(many, tmp_path, who):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_tasks_say_where_they_do_not_see_the_storage(logs, in_process):
+def test_tasks_report_that_they_do_not_see_the_storage(logs, in_process):
     """Act as an executor on another machine whose disk has the same path."""
     plan = migration.plan(migration.survey(logs))
     before = contents(logs)

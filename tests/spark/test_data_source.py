@@ -139,7 +139,7 @@ def test_rows_of_the_three_old_brokers_are_equal_before_and_after_an_upgrade(
         assert rows_of(frame.toArrow()) == expected
 
 
-def test_spark_finds_the_format_by_itself(spark, golden):
+def test_spark_finds_the_format_without_a_registration(spark, golden):
     logs_dir = golden("2.4.0", "codecs", "answers").logs
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW codecs USING kafkastore OPTIONS (path '{logs_dir}')"
@@ -265,7 +265,7 @@ def test_a_pushed_filter_drops_no_matching_row(
     ]
 
 
-def test_spark_takes_a_pushing_reader_for_one_that_does_not(golden):
+def test_spark_treats_a_pushing_reader_as_one_that_does_not_push(golden):
     """With push-down off, Spark refuses a reader whose `pushFilters` is not the base class's."""
     logs_dir = golden("2.4.0", "compacted", "answers").logs
     reader = reader_of(logs_dir, pushFilters="true")
@@ -334,7 +334,7 @@ def test_partitions_and_offsets_can_be_chosen(upgrade):
     assert offsets(read(chosen)) == [("up", 1, offset) for offset in range(7, 12)]
 
 
-def test_times_stand_for_the_first_record_at_or_after_them(upgrade):
+def test_times_mean_the_first_record_at_or_after_them(upgrade):
     log = kafkastore.open(upgrade)["up", 0]
     stamps = [record.timestamp for record in log.records()]
     since, until = (sorted(stamps)[len(stamps) * part // 4] for part in (1, 3))

@@ -108,7 +108,7 @@ def test_script_drops_what_that_java_does_not_know_and_keeps_the_rest(
     assert ran.stderr == ""
 
 
-def test_script_on_its_own_says_what_it_is_for():
+def test_the_script_alone_prints_its_purpose():
     ran = subprocess.run([JAVA_HOME / "bin" / "java"], env={}, capture_output=True, text=True)
     assert ran.returncode == 1
     assert "only for sessions made by kafkastore.spark.session" in ran.stderr

@@ -167,7 +167,7 @@ def test_the_same_from_a_broker_and_from_its_directory(answers, name):
 
 
 @pytest.mark.parametrize("name", sorted(NOTHING_INSTEAD))
-def test_a_start_after_an_end_is_no_row_where_the_kafka_source_refuses(answers, name):
+def test_a_start_after_an_end_gives_no_rows_where_the_kafka_source_refuses(answers, name):
     (theirs, _), (ours, _) = answers[name]
     assert "greater than the resolved end offset" in theirs
     partitions = zip(ours["topic"].to_pylist(), ours["partition"].to_pylist(), strict=True)

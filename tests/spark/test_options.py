@@ -78,7 +78,7 @@ def test_the_end_has_the_same_options():
     assert parsed(endingOffsetsByTimestamp='{"t": {"0": 9}}').end.by_timestamp
 
 
-def test_paths_come_as_a_list_in_json():
+def test_paths_are_a_list_in_json():
     assert parse_options({"paths": '["/a", "/b,c"]'}).paths == ("/a", "/b,c")
     assert parsed(path="file:///a").paths == ("/a",)
 

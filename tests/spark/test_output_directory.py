@@ -47,7 +47,7 @@ def test_all_output_of_an_earlier_run_is_replaced(tmp_path):
     assert names(tmp_path) == {"out"}
 
 
-def test_another_run_that_begins_between_the_renames_takes_nothing_away(tmp_path, monkeypatch):
+def test_another_run_that_begins_between_the_renames_removes_nothing(tmp_path, monkeypatch):
     out = tmp_path / "out"
     run(out, "old")
     rename, renames = Path.rename, []

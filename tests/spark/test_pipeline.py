@@ -152,7 +152,7 @@ def kafkastore_partition(name):
     return TopicPartition(topic, int(number))
 
 
-def test_the_way_has_its_steps_and_explains_them(auto):
+def test_the_pipeline_has_its_steps_and_explains_them(auto):
     result, diary = auto
     assert [step.name for step in result.steps] == STEPS
     assert [step for what, step in diary.events if what == "started"] == STEPS
@@ -173,7 +173,7 @@ def test_parquet_files_are_durable_before_their_step_counts_as_done(auto):
     assert {"report.html.tmp", "result.json"} <= set(names[step:])
 
 
-def test_after_the_migration_nothing_is_left_to_find_and_lookups_are_right(auto):
+def test_after_the_migration_there_are_no_findings_and_lookups_are_right(auto):
     result, _ = auto
     summary = {row.store: row for row in result.summary()}
     assert set(summary) == set(VERSIONS)
@@ -230,7 +230,7 @@ def test_parquet_holds_the_records_that_the_broker_gave(auto, golden, version):
         assert written == sorted(written)
 
 
-def test_result_json_says_what_the_result_says(auto):
+def test_result_json_equals_the_result(auto):
     result, _ = auto
     read = json.loads((result.out / "result.json").read_text())
     assert [each["name"] for each in read["stores"]] == [each.name for each in result.stores]
@@ -267,7 +267,7 @@ def test_a_run_again_replaces_the_output_and_is_the_same(spark, auto, earlier, s
     assert_same_as_in(again, auto[0])
 
 
-def test_in_place_the_directory_itself_changes_and_can_go_back(
+def test_in_place_the_directory_changes_and_can_be_restored(
     spark, sources, tmp_path
 ):
     logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
@@ -291,7 +291,7 @@ def test_a_copy_elsewhere_is_not_made_where_something_is(spark, sources, tmp_pat
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
-def test_a_copy_elsewhere_changes_and_can_go_back(spark, auto, sources, tmp_path):
+def test_a_copy_elsewhere_changes_and_can_be_restored(spark, auto, sources, tmp_path):
     copy, source = tmp_path / "copy", sources[-1]
     options = {"copy_to": copy, "spark": spark}
     with pytest.raises(KeyboardInterrupt):
@@ -345,7 +345,7 @@ def run_interrupted_at_each_step(*arguments, **options):
 
 
 @pytest.mark.soak
-def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
+def test_a_run_interrupted_at_each_step_has_the_same_result(spark, sources, tmp_path):
     out = tmp_path / "out"
     complete = run_pipeline(sources[-1], out, spark=spark)
     files, expected = contents(out / "migrated"), comparable(complete)
@@ -368,7 +368,7 @@ def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_pa
 
 
 @pytest.mark.soak
-def test_a_run_in_place_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
+def test_a_run_in_place_interrupted_at_each_step_has_the_same_result(spark, sources, tmp_path):
     logs = tmp_path / "kafka-logs"
     found = []
     for run in (run_pipeline, run_interrupted_at_each_step):

@@ -43,7 +43,7 @@ def kill_after(process, steps, seconds):
 
 
 def what_came_out(out):
-    """The result but for clock and seconds, the files of the copy, and the records."""
+    """The result without clock and seconds, the files of the copy, and the records."""
     result = json.loads((out / "result.json").read_text())
     del result["now"]
     for step in result["steps"]:
@@ -59,7 +59,7 @@ def logs_of(files):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("in_place", some([False, True], 1, "kind of pipeline"))
-def test_a_run_killed_at_random_and_resumed_comes_to_the_same(
+def test_a_run_killed_at_random_and_resumed_has_the_same_result(
     golden, tmp_path, writable_copy, in_place
 ):
     choose = random.Random(f"{SEED} {in_place}")

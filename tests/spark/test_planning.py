@@ -199,7 +199,7 @@ def ends(draw):
 
 @bounded(100)
 @given(log=logs(), chosen=ends())
-def test_the_first_of_three_options_says_where_an_end_is(tmp_path_factory, log, chosen):
+def test_the_first_of_three_options_sets_an_end(tmp_path_factory, log, chosen):
     options, first, last = chosen
     root = log.write(tmp_path_factory.mktemp("log") / "logs")
     (opened,) = kafkastore.open(root)
@@ -267,7 +267,7 @@ def test_without_fail_on_data_loss_offsets_need_not_be_there(fifty):
     assert len(rows_of(reader)) == SEGMENTS * ROWS
 
 
-def test_partitions_of_assign_that_are_not_there_are_left_out_without_fail_on_data_loss(fifty):
+def test_missing_partitions_of_assign_are_left_out_without_fail_on_data_loss(fifty):
     chosen = {
         "assign": '{"t": [0, 7], "u": [1]}',
         "startingOffsets": '{"t": {"0": 29990, "7": 5}, "u": {"1": 0}}',

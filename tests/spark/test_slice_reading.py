@@ -91,7 +91,7 @@ def test_records_deleted_since_they_were_planned_end_the_query(logs_dir, damage,
         (200, "a length leads too far"),
     ],
 )
-def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
+def test_a_segment_that_ends_before_existing_records_ends_the_query(
     logs_dir, base_offset, damage, many, isolation
 ):
     log = logs_dir / "t-0" / f"{base_offset:020}.log"
@@ -175,7 +175,7 @@ def test_records_read_before_their_deletion_are_not_a_loss(large_logs, writable_
 @pytest.mark.parametrize(
     ("options", "end"), [({}, ""), ({"endingOffsets": '{"t": {"0": 295}}'}, " up to offset 295")]
 )
-def test_a_warning_of_what_is_left_out_names_an_offset_only_where_there_is_one(
+def test_a_warning_of_skipped_records_names_an_offset_only_if_known(
     logs_dir, caplog, options, end
 ):
     reader, parts = planned(logs_dir, failOnDataLoss="false", **options)

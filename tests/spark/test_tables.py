@@ -176,7 +176,7 @@ def is_in_order(path, table):
 
 
 @pytest.mark.golden_cases
-def test_tables_hold_what_kafkastore_says_of_real_directories(golden_case):
+def test_tables_equal_kafkastore_s_results_for_real_directories(golden_case):
     path = golden_case.logs
     assert read(path, "batches") == expected(path, "batches")
     if any(segment.end_error for log in kafkastore.open(path) for segment in log.segments):

@@ -200,7 +200,7 @@ def test_a_filter_on_times_fetches_nothing_before_them(cloud, minutes):
 
 
 @pytest.mark.soak
-def test_a_stream_reads_what_is_there_and_then_what_is_added(cloud, tmp_path):
+def test_a_stream_reads_existing_records_and_then_new_ones(cloud, tmp_path):
     def append(directory: Path, first: int, count: int) -> None:
         config = {"segment.bytes": 1000, "retention.ms": -1}
         with LogDirWriter(directory, clock=lambda: START) as log_dir:

@@ -43,7 +43,7 @@ def test_rolls_new_partitions_and_new_topics_are_followed(log_dir):
     ]
 
 
-def test_a_stream_of_an_empty_directory_begins_with_the_first_record_all_the_same(log_dir):
+def test_a_stream_of_an_empty_directory_begins_with_the_first_record(log_dir):
     reader = KafkaStoreDataSource({"path": str(log_dir.path)}).streamReader(spark_schema())
     start = reader.latestOffset(reader.initialOffset(), ALL)
     assert start != reader.initialOffset()

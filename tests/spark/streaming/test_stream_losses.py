@@ -146,7 +146,7 @@ def test_a_new_partition_that_does_not_begin_at_0_has_lost_its_beginning(log_dir
     assert lose(reader, start, "deleted", "orders-1", 2)[1] == [("orders", 1, 2, "2")]
 
 
-def test_compaction_is_no_loss(golden):
+def test_compaction_is_not_a_loss(golden):
     case = golden("2.4.0", "compacted", "answers")
     log = next(iter(open_store(case.logs)))
     before = StreamOffset({log.topic_partition: log.segments[-1].base_offset - 1})

@@ -39,7 +39,7 @@ def test_a_corrupt_batch_with_others_after_it_fails_the_task(log_dir, caplog):
 
 
 @pytest.mark.parametrize("change", ["cut", "rewritten", "deleted", "directory deleted"])
-def test_a_task_that_comes_too_late_fails(log_dir, change, caplog):
+def test_a_task_that_runs_too_late_fails(log_dir, change, caplog):
     writer = log_dir.writer("orders", 0, {"segment.bytes": 150, "retention.ms": -1})
     append(writer, *numbers(0, 9))
     reader = reader_of(log_dir.path)

@@ -130,7 +130,7 @@ def test_killed_at_any_step_of_a_commit_the_next_write_ends_it_or_removes_it(
     assert step > 10
 
 
-def test_killed_at_any_step_of_a_commit_that_spark_then_aborts_nothing_of_it_is_there(
+def test_a_commit_that_is_killed_at_any_step_and_then_aborted_leaves_nothing(
     tmp_path, monkeypatch
 ):
     """As if the process that commits were killed, but not the driver."""
@@ -181,7 +181,7 @@ def test_an_error_at_any_step_of_a_commit_leaves_all_of_it_or_nothing(tmp_path, 
     assert len(values(target)) == 5
 
 
-def test_a_job_of_another_machine_is_left_alone(target):
+def test_a_job_of_another_machine_is_not_changed(target):
     made = writer(target)
     owner = made.job.path / "owner"
     abandoned(made)

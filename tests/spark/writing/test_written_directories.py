@@ -61,7 +61,7 @@ def test_an_empty_directory_stays_the_same_directory(target):
     assert not list(kafkastore.verify(target))
 
 
-def test_a_partition_that_is_there_is_left_alone(target):
+def test_an_existing_partition_is_not_changed(target):
     write(target, TWO)
     before = left(target)
     made = writer(target)
@@ -80,7 +80,7 @@ def test_a_partition_that_is_there_is_left_alone(target):
     assert names(target.parent) == ["logs"]
 
 
-def test_a_directory_that_a_broker_uses_is_left_alone(target):
+def test_a_directory_that_a_broker_uses_is_not_changed(target):
     target.parent.mkdir()
     made = writer(target)
     message = made.write_task([batch([row(b"u")])], 0, 0)
