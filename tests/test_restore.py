@@ -26,7 +26,7 @@ from kafkastore import LogDirWriter, migration
 DOCUMENT = Path(__file__).parents[1] / "docs" / "restore.md"
 CONSOLE = [(block.language, each) for block in blocks_of(DOCUMENT)
            if block.language in ("console", "sh") for each in commands_of(block)]
-#: The page's programs of Kafka, and the classes of 2.4.0 that speak to all brokers here.
+#: The page's programs of Kafka, and the classes of 2.4.0 that work with all brokers here.
 TOOLS = {
     "kafka-topics.sh": "kafka.admin.TopicCommand",
     "kafka-consumer-groups.sh": "kafka.admin.ConsumerGroupCommand",
@@ -265,7 +265,7 @@ def test_groups_come_back_if_leader_epochs_are_those_of_a_new_topic(
         first = read(context, len(offsets) - 5, 60)
         again = read(context, 1, 60 if is_lowered else 12)
         context.stop()
-    # The group stopped within what was written under the largest epoch.
+    # The group stopped within the records of the largest epoch.
     assert first == offsets[: len(first)]
     assert first[-1] > 24
     assert again == (offsets[len(first):] if is_lowered else [])

@@ -1,4 +1,4 @@
-"""A run of tests is repeated by its seed; tests that share a Spark session share a process."""
+"""The seed of a run repeats it; tests that share a Spark session share a process."""
 import re
 import subprocess
 import sys

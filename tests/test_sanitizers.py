@@ -92,7 +92,7 @@ def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
 
 #: Questions that compiled code answers; Arrow's own threads synchronise unseen.
 OF_THREADS = "time or times or ListOffsets or batches or summaries or index or store or writer"
-#: Questions that are slow if refreshes let everything be read again: each run tries one of them.
+#: Questions that are slow if refreshes reread everything: each run tries one of them.
 SLOW = ("committed", "untimed", "by", "Arrow")
 
 RACE = """

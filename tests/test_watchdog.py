@@ -1,4 +1,4 @@
-"""A test that stands still is ended and named, and the others are run."""
+"""A test that makes no progress is ended and named, and the others run."""
 import subprocess
 import sys
 from pathlib import Path

@@ -14,7 +14,7 @@ class ModelSegment:
 
 
 class ModelLog:
-    """A log that its broker looks for old segments in.
+    """A log whose old segments a broker deletes.
 
     `deleted` is [(base offset, rule)].
     """

@@ -1,7 +1,7 @@
-"""The seed of all that this run draws, and how much of what could be tried it tries.
+"""The seed of a run's random choices, and whether the run tries all cases.
 
-``conftest.py`` sets both: `--randomly-seed` repeats a run, `--in-full` draws nothing where all can
-be tried.
+``conftest.py`` sets both: `--randomly-seed` repeats a run, `--in-full` makes no random
+choice where all cases can be tried.
 """
 import os
 import random

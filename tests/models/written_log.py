@@ -11,7 +11,7 @@ from kafkastore.fs import FileSystem
 
 
 class UnsyncedFileSystem(FileSystem):
-    """Leaves out what takes time: which bytes a crash keeps is the test's choice."""
+    """A file system without syncs: the test chooses which bytes a crash keeps."""
 
     def fsync(self, descriptor):
         pass
@@ -33,7 +33,7 @@ class ModelLog:
     def __init__(self):
         self.batches = []
         self.start = self.end = 0
-        self.flushed = 0  # batches that no crash takes
+        self.flushed = 0  # batches that no crash removes
 
     def append(self, batch):
         self.batches.append(batch)
@@ -78,7 +78,7 @@ class ModelLog:
 
 
 def abandon(log_dir):
-    """Let go of a writer as a killed process does: the kernel closes its files."""
+    """Abandon a writer as a killed process does: the kernel closes its files."""
     for writer in log_dir.writers.values():
         with suppress(OSError, KafkaStoreError):
             writer._log.local.close_files()

@@ -1,4 +1,4 @@
-"""A place for logs that tests write."""
+"""A directory for logs that tests write."""
 import pytest
 
 

@@ -1,4 +1,4 @@
-"""Attempts, failures and crashes: all of a frame is there, or nothing."""
+"""Attempts, failures and crashes: all rows of a frame are written, or none."""
 import json
 import os
 import shutil

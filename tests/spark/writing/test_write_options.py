@@ -1,4 +1,4 @@
-"""Options, columns and rows of which no log can be made."""
+"""Options, columns and rows that cannot be written as a log."""
 
 import pytest
 from spark.refused_options import option_refused

@@ -1,4 +1,4 @@
-"""The log directory that is written, or written into."""
+"""New log directories, and writes into existing ones."""
 import shutil
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_a_new_directory_is_one_that_was_shut_down_in_order(target):
     assert checkpoint(target, "replication-offset") == ends
     assert checkpoint(target, "log-start-offset") == {}
     assert (target / MARKER).exists()
-    assert not (target / "meta.properties").exists()  # the broker's to say
+    assert not (target / "meta.properties").exists()  # the broker writes it
     assert not (target / ".lock").exists()
 
 
@@ -68,7 +68,7 @@ def test_an_existing_partition_is_not_changed(target):
     with change_refused("not-empty"):
         made.write_task([batch([row(b"u", 1)])], 0, 0)
     made.abort([None])
-    # And one that comes while tasks write.
+    # And one that is created while tasks write.
     made = writer(target)
     message = made.write_task([batch([row(b"u", 2), row(b"v", 3)])], 0, 0)
     write(target, [[[row(b"w", 2)]]])

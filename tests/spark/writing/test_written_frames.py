@@ -44,7 +44,7 @@ def test_a_frame_is_written_by_several_tasks_and_read_again(spark, target):
 
 
 def test_records_that_were_read_are_written_with_their_offsets(spark, golden, target):
-    """Without the records that compaction took there are gaps."""
+    """The records that compaction removed leave gaps."""
     source = golden("2.4.0", "compacted", "answers").logs
     columns = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
     read = spark.read.format("kafkastore").option("includeHeaders", True)

@@ -130,7 +130,7 @@ def test_keys_choose_the_partition_as_kafkas_producers_do(target):
 
 
 def test_the_hash_is_kafkas():
-    """Of Kafka's UtilsTest."""
+    """The cases of Kafka's UtilsTest."""
     known = {
         b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
         b"a-little-bit-longer-string": -1486304829, b"abc": 479470107,

@@ -1,4 +1,4 @@
-"""Frames written as Spark does it, without Spark, and what is in the logs then."""
+"""Frames written as Spark does, but without Spark, and the resulting logs."""
 import pickle
 
 import pyarrow as pa
@@ -100,7 +100,7 @@ def names(folder):
 
 
 def left(folder):
-    """All files but locks, with what is in them."""
+    """All files except locks, with their contents."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
