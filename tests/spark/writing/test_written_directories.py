@@ -16,7 +16,7 @@ def checkpoint(target, name):
     return parse_offset_checkpoint((target / f"{name}-checkpoint").read_bytes())
 
 
-def test_a_new_directory_is_one_that_was_shut_down_in_order(target):
+def test_a_new_directory_is_cleanly_shut_down(target):
     write(target, TWO)
     ends = {TopicPartition("t", 0): 2, TopicPartition("t", 1): 1}
     assert checkpoint(target, "recovery-point-offset") == ends
@@ -34,8 +34,8 @@ def test_other_partitions_are_added_to_a_directory(target, is_clean):
         log_dir.writer("old", 0).append_columns(batch([row(b"a"), row(b"b")]))
         log_dir.writer("old", 0 + 1).append_columns(batch([row(b"c")]))
         log_dir.writers["old", 0].delete_records(1)
-    checkpoint = target / "log-start-offset-checkpoint"
-    checkpoint.write_bytes(checkpoint.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
+    file = target / "log-start-offset-checkpoint"
+    file.write_bytes(file.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
     if not is_clean:
         (target / MARKER).unlink()
     before = left(target)
