@@ -1,11 +1,11 @@
 # `make` lists the targets. Needs Python 3.11 or newer with venv, and a C compiler.
 
-# Another Python:            make PYTHON=python3.12 ...      in an environment of its own
+# Another Python:            make PYTHON=python3.12 ...      in a separate environment
 # Another environment:       make VENV=/somewhere ...
 # A wheel instead of the sources in it:  make VENV=... WHEEL=dist/kafkastore-....whl test
 # Only some tests:           make test ARGS='tests/formats -k index'
 # With the seed that another run printed:  make test SEED=<number>; otherwise a run draws its own
-# All that could be tried:   make test ARGS=--in-full
+# All cases and examples:    make test ARGS=--in-full
 # Where tests write, for instance in memory:  make test SCRATCH=/dev/shm/kafkastore-tests
 PYTHON =
 VENV = .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
@@ -21,9 +21,9 @@ SCRATCH = build/tmp
 CLASSES = $(VENV)/spark-classes.jsa
 MARKS = kafka or soak or fuzz or sanitizer or server
 # Tests of one file share what they set up, so they stay together (tests/models/work_units.py).
-SIDE_BY_SIDE = -n logical --maxprocesses=4 --dist=loadfile
+PARALLEL = -n logical --maxprocesses=4 --dist=loadfile
 
-# Python files need no rebuild: an editable install runs them where they lie.
+# Python files need no rebuild: an editable install runs them from the sources.
 COMPILED = $(shell find kafkastore legacy migration -name '*.p[yx][xd]' -o -name '*.h')
 PYTHON_FILES = $(shell find kafkastore legacy migration -name '*.py')
 
@@ -38,15 +38,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
-	@echo "CONTRIBUTING.md says more."
+	@echo "See CONTRIBUTING.md for details."
 
-run: installed ## build, then run the pipeline over sample directories: see it work
+run: installed ## build, then run the pipeline over sample directories as a demonstration
 	@test -d $(RUN)/sample || $(BIN)/kafkastore sample $(RUN)/sample
 	$(BIN)/kafkastore pipeline $(RUN)/sample/* --out $(RUN)/out
 
 test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, servers, soaking, fuzzing, sanitizers
 	@mkdir -p build
-	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not ($(MARKS))" -rs --basetemp=$(SCRATCH) --junit-xml=build/tests.xml \
+	$(BIN)/pytest $(PARALLEL) -m "not ($(MARKS))" -rs --basetemp=$(SCRATCH) --junit-xml=build/tests.xml \
 	    $(SEED:%=--randomly-seed=%) $(ARGS)
 
 lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, docstrings, layering
@@ -57,14 +57,14 @@ lint: installed $(VENV)/.stamp-dev layout ## ruff, mypy --strict, cython-lint, d
 	$(BIN)/numpydoc lint --config . $(PYTHON_FILES)
 	$(BIN)/pytest -q tests/test_layering.py tests/test_decisions.py tests/test_docstrings.py
 
-check: ## all there is, in fresh environments: lint, every test, the packages, a first run
+check: ## run everything in fresh environments: lint, all tests, the packages, a first run
 	SEED=$(SEED) sh .ci/check $(CHECK) $(PYTHON)
 
 build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 
-bench: installed ## compare speed with other readers; wants a JDK 17, Maven and cargo
+bench: installed ## compare speed with other readers; needs a JDK 17, Maven and cargo
 	PYTHONSAFEPATH= $(BIN)/python benchmarks/run.py $(ARGS)
 
 clean: ## remove what was built, but neither environments nor kafkastore-run/
@@ -78,11 +78,11 @@ $(VENV)/.stamp-venv:
 	    && "$$python" -m venv $(VENV)
 	@touch $@
 
-# What pyproject.toml asks for, one line for one reason to install.
+# Requirements of pyproject.toml, one per line, for one purpose.
 REQUIRED = $(BIN)/python -c 'import sys, tomllib; \
-    asked = tomllib.load(open("pyproject.toml", "rb")); project = asked["project"]; \
+    config = tomllib.load(open("pyproject.toml", "rb")); project = config["project"]; \
     extras = project["optional-dependencies"]; \
-    print(*{"build": asked["build-system"]["requires"], \
+    print(*{"build": config["build-system"]["requires"], \
         "run": project["dependencies"] + extras["spark"], "dev": extras["dev"]}[sys.argv[1]], sep="\n")'
 
 $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
@@ -101,8 +101,8 @@ LAYOUT = build/layout
 
 installed: $(VENV)/.stamp-editable
 
-# Compiled before it is installed, and in this environment: pip would compile in a folder that it
-# throws away, with a Cython and a numpy downloaded for each time.
+# Compile before the install, in this environment: pip would compile in a temporary folder, and
+# download Cython and numpy each time.
 $(VENV)/.stamp-requirements: $(VENV)/.stamp-venv pyproject.toml
 	@echo "installing what kafkastore needs, PySpark and a Java runtime among it"
 	@{ $(REQUIRED) build && $(REQUIRED) run; } >$(VENV)/required.txt \

@@ -28,7 +28,7 @@ CYTHON_MODULES = [
 ]
 
 # Both kinds of index share its functions, with the kind as a constant. GCC compiles a function for
-# each constant only if it is inlined, and without this it takes the larger ones for too large.
+# each constant only if it is inlined, and without this it considers the larger ones too large.
 ALWAYS_INLINED = "kafkastore.formats.indexes.index_format"
 ALWAYS_INLINE = ("CYTHON_INLINE", "__inline__ __attribute__((always_inline))")
 
@@ -71,10 +71,10 @@ PACKAGE_FOLDERS = {
 
 
 class BuildExtension(build_ext):
-    """Compiles nothing twice for an editable install.
+    """Reuse compiled modules in an editable install.
 
-    Such an install builds in a folder of its own, and copies into the source folders; a module that
-    ``build_ext --inplace`` left there is taken first, and compiled only if its sources are newer.
+    Such an install builds in a separate folder, and copies into the source folders; a module
+    from ``build_ext --inplace`` is copied first, and compiled only if its sources are newer.
     """
 
     def build_extension(self, ext: Extension) -> None:
@@ -90,11 +90,11 @@ class BuildExtension(build_ext):
 
 setup(
     cmdclass={"build_ext": BuildExtension},
-    # It runs the entry point of pyproject.toml, with SIGINT blocked.
+    # The script runs the entry point of pyproject.toml with SIGINT blocked.
     scripts=["kafkastore/cli/launcher/kafkastore"],
     packages=list(PACKAGE_FOLDERS),
-    # The one module that is installed beside the package: PySpark finds a data source by itself
-    # where a top-level module is called pyspark_*. "" is the folder of such modules.
+    # The one module that is installed next to the package: PySpark finds a data source
+    # automatically if a top-level module is called pyspark_*. "" is the folder of such modules.
     py_modules=["pyspark_kafkastore"],
     package_dir={"": "kafkastore/spark/top_level", **PACKAGE_FOLDERS},
     package_data={

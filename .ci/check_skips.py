@@ -1,8 +1,8 @@
-"""Fail where a test was skipped that should have run.
+"""Fail if a test was skipped that should have run.
 
     check_skips.py RESULTS.xml...
 
-A test that this machine cannot run is skipped with a reason; only the reasons below are accepted.
+Tests that a machine cannot run are skipped with a reason; only the reasons below are accepted.
 """
 import re
 import sys

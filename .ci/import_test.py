@@ -1,4 +1,4 @@
-"""Use the installed package as someone does who only has the wheel.
+"""Test the installed wheel as a user without the sources would use it.
 
 Run with a Python that has the wheel and its dependencies, without Spark, without Java, from a
 folder that is not the project's.
@@ -14,9 +14,11 @@ import tempfile
 from pathlib import Path
 
 files = [Path(file) for file in importlib.metadata.files("kafkastore")]
-beside = {"..", "__pycache__"}  # scripts, and what pip compiled
+not_shipped = {"..", "__pycache__"}  # scripts, and what pip compiled
 shipped = [
-    file for file in files if ".dist-info" not in file.parts[0] and not beside & set(file.parts)
+    file
+    for file in files
+    if ".dist-info" not in file.parts[0] and not_shipped.isdisjoint(file.parts)
 ]
 
 top_level = {file.parts[0] for file in shipped}
@@ -34,7 +36,7 @@ import kafkastore  # noqa: E402
 
 assert Path(kafkastore.__file__).is_relative_to(sys.prefix), kafkastore.__file__
 for module in pkgutil.walk_packages(kafkastore.__path__, "kafkastore."):
-    # What is in spark derives from PySpark's own classes.
+    # Modules in spark derive from PySpark's classes.
     if not module.name.startswith("kafkastore.spark") and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 

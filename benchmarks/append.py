@@ -20,9 +20,9 @@ LIMITS = SegmentLimits(
 
 
 class Append:
-    """The batches of a log appended one by one; the page cache takes them.
+    """Append the batches of a log one by one, into the page cache.
 
-    What they are has been found out before, as for Kafka's ``LogSegment.append``.
+    They are validated before the timed round, as for Kafka's ``LogSegment.append``.
     """
 
     def __init__(self, log: Path) -> None:
@@ -39,7 +39,7 @@ class Append:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def prepare(self) -> None:
-        """Begin a segment; what the last round wrote goes."""
+        """Begin a segment; delete what the last round wrote."""
         if self.writer is not None:
             self.writer.close_files()
         for path in self.scratch.iterdir():

@@ -1,4 +1,4 @@
-"""How the peers are built and started. Versions are pinned beside their sources."""
+"""Build and start the peers. Versions are pinned next to their sources."""
 from __future__ import annotations
 
 import os
@@ -13,12 +13,12 @@ AIOKAFKA = "aiokafka==0.14.0"
 
 
 class CannotRun(Exception):
-    """A peer, and why it is not there."""
+    """A peer cannot run; the message says why."""
 
 
 @cache
 def kafka(work: Path) -> list[str]:
-    """Return how Kafka's own classes are run: ``java``, a class path and no class yet."""
+    """Return the command to run Kafka's own classes: ``java`` and a class path, without a class."""
     _needs("java", "javac")
     jars, classes = work / "jars", work / "classes"
     if not jars.is_dir() or jars.stat().st_mtime < (PEERS / "kafka" / "pom.xml").stat().st_mtime:
@@ -59,7 +59,7 @@ def rust_peer(work: Path) -> list[str]:
 
 
 def aiokafka_peer(work: Path) -> list[str]:
-    """Return the command of the peer in Cython, in an environment of its own."""
+    """Return the command of the peer in Cython, in a separate environment."""
     environment = work / AIOKAFKA
     python = environment / "bin" / "python"
     if not environment.is_dir():

@@ -1,4 +1,4 @@
-"""One side of a comparison: a process that does a round when it is asked to."""
+"""One side of a comparison: a process that runs a round on request."""
 from __future__ import annotations
 
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Failed(Exception):
-    """A side that ended, with its last words."""
+    """A side ended; the message is its last output."""
 
 
 class Contestant:
@@ -27,12 +27,12 @@ class Contestant:
         )
 
     def ask(self, question: str) -> dict[str, Any]:
-        """Ask for one round, or for the results in full.
+        """Request one round, or the full results.
 
         Raises
         ------
         Failed
-            If the process ended instead.
+            If the process ended.
         """
         assert self._process.stdin
         assert self._process.stdout
@@ -43,7 +43,7 @@ class Contestant:
             answer = ""
         if not answer:
             _, words = self._process.communicate()
-            raise Failed((words.strip().splitlines() or ["it said nothing"])[-1])
+            raise Failed((words.strip().splitlines() or ["no output"])[-1])
         found: dict[str, Any] = json.loads(answer)
         return found
 

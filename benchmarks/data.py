@@ -30,7 +30,7 @@ LOGS = {
 WIDE, WIDER = "wide", "wider"
 ENTRIES = 262_144
 TARGETS = 1 << 20
-#: How many random times: one after the other, and in one call.
+#: Number of random times: one after the other, and in one call.
 TIMES = {"find-time": 1 << 16, "find-times": 1 << 18}
 FIRST_PARTITION = "benchmark-0"
 FIRST_FILE = f"{0:020}.log"
@@ -39,16 +39,16 @@ MakeData = Callable[[list[str]], None]
 
 
 def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
-    """Return the log of a data set, made if it is not there yet.
+    """Return the log of a data set; create it if it is missing.
 
     Parameters
     ----------
     folder : path
         Holds the data sets.
     name : str
-        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, beside a log that is not there.
+        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, without a log.
     make_data : callable
-        Runs ``MakeData.java`` with these words.
+        Runs ``MakeData.java`` with these arguments.
     """
     directory = folder / name / FIRST_PARTITION
     if not directory.exists():
@@ -70,7 +70,7 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
 
 
 def targets_path(log: Path, measure: str) -> Path:
-    """Return the file of what a lookup looks for; of times in a log it is made here."""
+    """Return the file of lookup targets; create it for times in a log."""
     path = log.with_name(f"{measure}.int64")
     if measure in TIMES and not path.exists():
         _make_times(log.parent, path, TIMES[measure])

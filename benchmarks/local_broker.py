@@ -24,7 +24,7 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{client}
 controller.listener.names=CONTROLLER
 log.dirs={logs}
 offsets.topic.replication.factor=1
-# What was written long ago stays, in the segment that it is in.
+# Old records are kept, in their segment.
 log.retention.ms=-1
 log.segment.bytes=2147483647
 """
@@ -53,13 +53,13 @@ def broker_with(partition: Path, work: Path) -> Iterator[tuple[str, int]]:
     address = f"127.0.0.1:{client}"
     topics = [*java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address]
     try:
-        # The broker makes the directory; stopped, it does not see that the files become others.
+        # The broker creates the directory; its files are replaced while it is stopped.
         with _running(java, properties, client):
             _run([*topics, "--create", "--topic", TOPIC, "--partitions", "1"])
         for file in partition.iterdir():
             if file.suffix in (".log", ".index", ".timeindex"):
                 shutil.copy2(file, logs / FIRST_PARTITION)
-        (logs / ".kafka_cleanshutdown").unlink(missing_ok=True)  # its checkpoints are of before
+        (logs / ".kafka_cleanshutdown").unlink(missing_ok=True)  # its checkpoints are outdated
         for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
             (logs / name).unlink(missing_ok=True)
         with _running(java, properties, client) as process:

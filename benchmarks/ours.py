@@ -2,8 +2,8 @@
 
 usage:  ours.py MEASURE SEGMENT.log [TARGETS]
 
-A line ``check`` or ``time`` on stdin is answered by one JSON object on stdout: the results in full,
-or the seconds of one round. TARGETS is a file of little-endian int64 that the lookups look for.
+Each line ``check`` or ``time`` on stdin prints one JSON object: the full results, or the seconds of
+one round. TARGETS is a file of little-endian int64, the targets of lookups.
 """
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PIECE_BYTES = 16 * 1024
 
 
 class Measure(Protocol):
-    """What is timed is `round`, whose answer must be the same each time; `check` is not timed."""
+    """`round` is timed and must return the same value each time; `check` is not timed."""
 
     def round(self) -> int: ...
 
@@ -76,7 +76,7 @@ class Scan:
 
 
 class Recover(Scan):
-    """Batch headers, with checksums; both indexes made anew, producers and epochs followed."""
+    """Batch headers, with checksums; both indexes rebuilt, producers and epochs tracked."""
 
     def _recover(self) -> RebuiltIndexes:
         return rebuild_indexes(self.log, 0, producers=ProducerState(), epochs=LeaderEpochs())
@@ -96,7 +96,7 @@ class Recover(Scan):
 
 
 class Reindex:
-    """A partition's indexes planned: made anew, and compared with what is there."""
+    """Plan a partition's indexes: rebuild them and compare with the existing ones."""
 
     def __init__(self, log: Path) -> None:
         self.directory = log.parent
@@ -173,8 +173,8 @@ class FindTime:
         if self.at_once:
             return int(self.find_many(self.targets)["offset"].sum())
         find, total = self.find, 0
-        for time_asked in self.times:
-            total += find(time_asked).offset  # type: ignore[union-attr]
+        for target in self.times:
+            total += find(target).offset  # type: ignore[union-attr]
         return total
 
     def check(self) -> dict[str, int]:
@@ -185,7 +185,7 @@ class FindTime:
 
 
 class Command:
-    """A command of kafkastore over a store, as a user runs it: a process of its own each round."""
+    """A kafkastore command on a store, as a user runs it: a new process each round."""
 
     def __init__(self, log: Path, *words: str) -> None:
         program = str(Path(sys.executable).with_name("kafkastore"))
@@ -206,8 +206,8 @@ class FindTimeInStore(Command):
 
     def __init__(self, log: Path) -> None:
         index = sorted(log.parent.glob("*.timeindex"))[10]
-        time_asked = int(np.fromfile(index, ">i8,>i4")["f0"][0])
-        super().__init__(log, "offsets", "--at", str(time_asked), "--indexes", "trust")
+        target = int(np.fromfile(index, ">i8,>i4")["f0"][0])
+        super().__init__(log, "offsets", "--at", str(target), "--indexes", "trust")
 
     def check(self) -> dict[str, int]:
         offsets = [line["offset"] for line in self.lines()]
@@ -215,7 +215,7 @@ class FindTimeInStore(Command):
 
 
 class Verify(Command):
-    """Every file of a store checked against the others; what is a matter of style aside."""
+    """Check every file of a store against the others; ignore findings of style."""
 
     def __init__(self, log: Path) -> None:
         super().__init__(log, "verify")
@@ -274,12 +274,12 @@ class Crc:
 
 
 def _add(crc: int, values: Any) -> int:
-    """Go on with the CRC-32 of a column: numbers in little-endian order, or bytes."""
+    """Continue the CRC-32 with a column: numbers in little-endian order, or bytes."""
     return zlib.crc32(np.ascontiguousarray(values).data, crc)
 
 
 def _columns(batch: pa.RecordBatch) -> Iterator[tuple[str, Any]]:
-    """Give the columns of a batch as every reader's check takes them."""
+    """Return the columns of a batch in the form of every reader's check."""
     for name in ("key", "value"):
         if name in batch.schema.names:
             column = batch.column(name).cast(pa.binary())
@@ -315,7 +315,7 @@ MEASURES: dict[str, Callable[..., Measure]] = {
 
 
 def _cpu() -> float:
-    """CPU time so far, of processes that were waited for too."""
+    """CPU time so far, including child processes that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(each.ru_utime + each.ru_stime for each in used)
 

@@ -1,7 +1,7 @@
-"""Compares kafkastore with its peers on the same files, and prints one table.
+"""Compare kafkastore with its peers on the same files, and print one table.
 
 usage:  run.py [--only MEASURE ...] [--sets SET ...] [--warm-up N] [--rounds N] [--work DIR]
-        run.py spark ...    the data source beside Spark's Kafka source: see spark.py
+        run.py spark ...    the data source compared with Spark's Kafka source: see spark.py
 
 README.md says what is measured. Every sample goes to DIR/bench.jsonl too.
 """
@@ -26,11 +26,11 @@ OURS = "kafkastore"
 
 
 class Measure(NamedTuple):
-    """What kafkastore does on a data set, beside what peers do there.
+    """A measure of kafkastore on a data set, and the peers to compare with.
 
-    `bars` says how many times as fast as each peer kafkastore shall be; None: nothing is promised.
-    A peer is its name and its measure. `most_seconds` is what a round of ours shall take at most.
-    What is done once in a process's life, at its start, is measured in a new process each round.
+    `bars` gives the required speed relative to each peer; None means no requirement. A peer is
+    named by its name and its measure. `most_seconds` limits the time of a round of kafkastore.
+    Work that a process does once, at its start, is measured in a new process each round.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Measure(NamedTuple):
     most_seconds: float | None = None
 
 
-#: A check shall take at most half as long again as making the indexes anew.
+#: A check must take at most 1.5 times as long as rebuilding the indexes.
 VERIFY_BARS = {"kafka-dump deep": 4, "kafkastore dry-run": 0.67}
 COMPRESSED = [name for name in SEGMENTS if name.startswith("c-")]
 MEASURES = [
@@ -75,7 +75,7 @@ MEASURES = [
 
 
 class Samples(NamedTuple):
-    """What one side did: its results in full, and the seconds of each round."""
+    """The results of one side, and the seconds of each round."""
 
     who: str
     found: dict[str, Any]
@@ -86,7 +86,7 @@ class Samples(NamedTuple):
 def compare(
     commands: dict[str, list[str]], warm_up: int, rounds: int, *, is_at_start: bool
 ) -> list[Samples]:
-    """Let several sides do the same work in turn.
+    """Run the same work on several sides in turn.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def compare(
     Raises
     ------
     Failed
-        If a side ends, or if results differ: a wrong result has no time. A peer may say more than
-        kafkastore does, but all that kafkastore says must be the same.
+        If a side ends, or if results differ: a wrong result has no time. A peer may report more
+        than kafkastore, but every value that kafkastore reports must be equal.
     """
     with ExitStack() as stack:
         sides = {
@@ -179,7 +179,7 @@ def lines(measure: Measure, all_samples: list[Samples]) -> list[str]:
 
 
 class Commands:
-    """What to start for each side; peers are built when they are first asked for."""
+    """The command of each side; a peer is built when first needed."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
@@ -208,7 +208,7 @@ class Commands:
 def sides_of(
     measure: Measure, commands: Commands, show: Callable[[str], None]
 ) -> dict[str, list[str]]:
-    """Return the commands of all who take part, and show why a peer is left out."""
+    """Return the commands of all sides, and show why a peer is left out."""
     sides = {OURS: commands.command(f"{OURS} {measure.name}", measure.data_set)}
     for peer in measure.bars:
         try:
@@ -224,7 +224,7 @@ def main() -> int:
 
         return spark.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", default=[], help="measures; a beginning will do")
+    parser.add_argument("--only", nargs="+", default=[], help="measures, or prefixes of names")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets")
     parser.add_argument("--warm-up", type=int, default=3, help="rounds before those that count")
     parser.add_argument("--rounds", type=int, default=7)

@@ -1,4 +1,4 @@
-"""Compares the data source with Spark's Kafka source on the same topic, and prints one table.
+"""Compare the data source with Spark's Kafka source on the same topic, and print one table.
 
 usage:  run.py spark [--only MEASURE ...] [--warm-up N] [--rounds N] [--work DIR]
 
@@ -40,9 +40,9 @@ READY = "ready-made batches"
 
 
 class Bar(NamedTuple):
-    """What is promised of the first side of a measure, against some others.
+    """A requirement on the first side of a measure, relative to some others.
 
-    `times` as fast as the best of `others`, or (`or_times`) as one more; or at most `seconds` more.
+    It is at least `times` as fast as the best of `others`, or takes at most `seconds` longer.
     """
 
     others: tuple[str, ...]
@@ -51,7 +51,7 @@ class Bar(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A query, and who answers it; any one bar is enough."""
+    """A query, and the sides that run it; meeting any one bar is enough."""
 
     name: str
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ class Measure(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What one side did."""
+    """The results of one side."""
 
     measure: str
     who: str
@@ -71,7 +71,7 @@ class Samples(NamedTuple):
 
 
 def ready_made(value_bytes: int, rows: int) -> type:
-    """Return a source that yields one batch again and again: no Python source can be faster."""
+    """Return a source that yields one batch repeatedly: no Python source can be faster."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
     class Reader(DataSourceReader):  # type: ignore[misc]
@@ -146,7 +146,7 @@ def measures(sources: Sources, first: int, last: int) -> Iterator[Measure]:
     where = (
         f"timestamp >= timestamp_millis({start}) and timestamp < timestamp_millis({end})"
     )
-    whole: dict[str, Callable[[], DataFrame]] = {
+    all_columns: dict[str, Callable[[], DataFrame]] = {
         "kafkastore": ours,
         "kafka": kafka,
         "kafka, 2 parts": partial(kafka, minPartitions=str(PARTS)),
@@ -155,9 +155,10 @@ def measures(sources: Sources, first: int, last: int) -> Iterator[Measure]:
     }
     best = ("kafka", "kafka, 2 parts")
     full = (Bar(best, 1.2), Bar((READY,), 0.9))
-    yield Measure("sum", SUM, whole | {"kafkastore, value": partial(ours, columns="value")}, full)
+    value_only = {"kafkastore, value": partial(ours, columns="value")}
+    yield Measure("sum", SUM, all_columns | value_only, full)
     narrow = {"kafkastore, offset": partial(ours, columns="offset")}
-    yield Measure("count", COUNT, whole | narrow, full)
+    yield Measure("count", COUNT, all_columns | narrow, full)
     yield Measure(
         "where",
         SUM,
@@ -184,7 +185,7 @@ def measures(sources: Sources, first: int, last: int) -> Iterator[Measure]:
 
 
 def cpu_seconds(process: int) -> float:
-    """Return the CPU time of a process and of those it started; 0 where there is no ``/proc``."""
+    """Return the CPU time of a process and of those it started; 0 without ``/proc``."""
     found: dict[int, list[tuple[int, float]]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -204,7 +205,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def compare(measure: Measure, processes: list[int], warm_up: int, rounds: int) -> list[Samples]:
-    """Let all sides answer in turn.
+    """Run all sides in turn.
 
     Raises
     ------
@@ -262,7 +263,7 @@ def _verdict(measure: Measure, least: dict[str, float]) -> str:
 
 
 def jars(work: Path) -> list[str]:
-    """Return the jars of Spark's Kafka source, fetched if they are not there yet."""
+    """Return the jars of Spark's Kafka source; fetch them if they are missing."""
     folder = work.absolute() / "spark-jars"
     if not folder.is_dir():
         fetched = work.absolute() / "making-spark-jars"
@@ -284,7 +285,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, default=Path("build/benchmarks"))
     arguments = parser.parse_args(words)
-    # Ended from outside, this ends the broker too.
+    # If this process is terminated, it also ends the broker.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)

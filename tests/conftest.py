@@ -1,4 +1,4 @@
-"""The golden data as fixtures: what real brokers wrote, with what they answered.
+"""The golden data as fixtures: directories and answers of real brokers.
 
 A test that takes ``golden_case`` runs once for every answers file of the manifest, as
 ``2.4.0/transactions/answers``. The mark ``golden_cases`` narrows that by shell patterns::
@@ -37,7 +37,7 @@ from spark import class_archive
 
 from kafkastore.samples.unpacking import unpack_archive
 
-# What a short session takes is mostly Java's second compiler and the loading of classes;
+# A short session spends most time in Java's second compiler and in loading classes;
 # benchmarks run with both.
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(_name, " ".join(class_archive.java_options()))
@@ -51,14 +51,14 @@ SERVERS = {"s3_port", "cloud", "hdfs"}
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """One directory that a broker left, and what it had said of it.
+    """One directory of a broker, and the broker's answers about it.
 
     Attributes
     ----------
     version, name, answers_name : str
         Kafka version, case, and stem of the answers file, as in the manifest.
     root : path
-        The case's directory; other directories of the case lie in it (the damaged ``logs`` beside
+        The case's directory, with its other directories (the damaged ``logs`` next to
         ``logs-recovered``). Shared by all tests: never alter it.
     logs : path
         The ``log.dirs`` root that the answers are about.
@@ -81,7 +81,7 @@ GoldenLookup = Callable[[str, str, str], GoldenCase]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the choice of archives, and of all that could be tried."""
+    """Add the options for archives and for running all cases."""
     parser.addoption(
         "--golden",
         metavar="DIR",
@@ -98,9 +98,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark; draw the seed of all that is random, before the plugins look for theirs.
+    """Declare the mark; draw the seed of all random choices, before the plugins read theirs.
 
-    The environment tells it to `models.seed`, and to processes of tests.
+    The environment passes it to `models.seed`, and to processes of tests.
 
     Workers get the seed of the process that started them.
     """
@@ -116,9 +116,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.hypothesis_seed = os.environ["KAFKASTORE_SEED"] = seed
     if config.option.in_full:
         os.environ["KAFKASTORE_IN_FULL"] = "1"
-    from models.seed import examples  # which reads what was set above
+    from models.seed import examples  # it reads the variable set above
 
-    # Deadlines and slow draws measure what else the machine does.
+    # Deadlines and slow draws depend on the load of the machine.
     settings.register_profile(
         "kafkastore",
         max_examples=examples(settings().max_examples),
@@ -169,7 +169,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give every test that takes ``golden_case`` the cases that its mark asks for."""
+    """Give every test that takes ``golden_case`` the cases of its mark."""
     if "golden_case" not in metafunc.fixturenames:
         return
     directory = metafunc.config.getoption("--golden")
@@ -203,23 +203,24 @@ def _fits(
     answers: str | list[str] = "*",
 ) -> bool:
     """Say whether a case fits one mark."""
-    asked = ((version, versions), (name, names), (answers_name, answers))
+    choices = ((version, versions), (name, names), (answers_name, answers))
     return all(
         any(fnmatchcase(value, pattern) for pattern in _listed(patterns))
-        for value, patterns in asked
+        for value, patterns in choices
     )
 
 
 def _listed(patterns: str | list[str]) -> list[str]:
-    """Let one pattern stand for a list of one."""
+    """Return a single pattern as a list."""
     return [patterns] if isinstance(patterns, str) else list(patterns)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_waiting_for_the_disk() -> Iterator[None]:
-    """Power is lost only in our own model of it (`changes.power_loss`), which counts the calls.
+    """Power loss is only simulated (by `changes.power_loss`), which counts the calls.
 
-    Waiting is most of what a test that alters files takes. Only what no disk has is asked.
+    Syncing takes most of the time of a test that alters files. Only paths that are neither files
+    nor directories are synced.
     """
     flush = os.fsync
 
@@ -242,7 +243,7 @@ def golden_directory(pytestconfig: pytest.Config) -> Path:
 
 @pytest.fixture(scope="session")
 def golden(golden_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> GoldenLookup:
-    """A function of version, case and answers' name; unpacks each version once, when asked."""
+    """A function of version, case and answers' name; unpacks each version once, on first use."""
 
     @cache
     def unpack(version: str) -> Path:

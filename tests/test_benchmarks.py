@@ -1,4 +1,4 @@
-"""The benchmarks' own code, on tiny data: what is timed, what is compared, what is left out."""
+"""The benchmarks' own code, on tiny data: timing, comparisons, and skipped peers."""
 import json
 import os
 import random
@@ -33,7 +33,7 @@ def records():
 
 @pytest.fixture
 def work(tmp_path):
-    """Return the driver's directory, where these data sets are there already."""
+    """Return the driver's directory, with these data sets already in place."""
     rows = [Row(*record) for record in records()]
     for name, codec in (("b", NONE), ("c-lz4", LZ4), ("index", NONE)):
         log = log_of(tmp_path, name)
@@ -51,11 +51,11 @@ def log_of(work: Path, name: str) -> Path:
 
 
 def answers(benchmarks, *arguments):
-    """Ask kafkastore's side for its results and for a round."""
+    """Request the results and a round from kafkastore's side."""
     ran = subprocess.run(
         [sys.executable, benchmarks / "ours.py", *arguments],
         input="check\ntime\n", capture_output=True, text=True,
-        # As `make bench` has it: the modules beside it are imported.
+        # As in `make bench`: the modules next to it are imported.
         env=os.environ | {"PYTHONSAFEPATH": ""},
     )
     assert ran.returncode == 0, ran.stderr
@@ -180,7 +180,7 @@ def test_data_sets_cannot_be_made_without_java(benchmarks, work):
     assert ran.stderr == "no data sets: no java\n"
 
 
-def test_verify_and_a_dry_run_are_asked_for_what_is_wrong(benchmarks, work):
+def test_verify_and_a_dry_run_are_checked_for_problems(benchmarks, work):
     log = log_of(work, "b")
     commands = ("verify", "dry-run")
     rebuilt = rebuild_indexes(log, 0)  # the dry run's index interval is Kafka's

@@ -1,4 +1,4 @@
-"""Nothing is decided by the text of an error or of a reason: types, enums and fields say it.
+"""No decision depends on the text of an error or of a reason, only on types, enums and fields.
 
 Tests expect types and fields too; the files of `WITH_TEXTS` have the texts.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-#: Yields lines of a source, and what is there.
+#: Yields lines of a source, and the findings there.
 Search = Callable[[str], Iterator[tuple[int, str]]]
 
 FOLDERS = ("kafkastore", "legacy", "migration")
@@ -60,7 +60,7 @@ class Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def is_text(self, node: ast.AST) -> bool:
-        """Whether this is a sentence, as far as its name tells."""
+        """Whether this is a sentence, judging by its name."""
         if isinstance(node, ast.Subscript):
             node = node.value
             return isinstance(node, ast.Attribute) and node.attr == "args"
@@ -69,9 +69,9 @@ class Reader(ast.NodeVisitor):
         if isinstance(node, ast.Attribute):
             return node.attr in SENTENCES
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
-            asked = node.args[0]
-            is_error = isinstance(asked, ast.Name) and asked.id in self.errors
-            is_error = is_error or ast.unparse(asked) in RAISED
+            argument = node.args[0]
+            is_error = isinstance(argument, ast.Name) and argument.id in self.errors
+            is_error = is_error or ast.unparse(argument) in RAISED
             return node.func.id in TO_TEXT and is_error
         return False
 
@@ -183,7 +183,7 @@ def test_an_expected_word_is_none(text):
 @pytest.mark.parametrize("text", [
     "assert 'is gone' in str(caught.value)",
     "assert f'{path} is gone' in str(error)",
-    "assert told.reason == 'it is gone'",
+    "assert note.reason == 'it is gone'",
     "assert found.what.endswith(f'{count} are lost')",
 ])
 def test_a_pinned_text_is_found(text):
@@ -193,8 +193,8 @@ def test_a_pinned_text_is_found(text):
 @pytest.mark.parametrize("text", [
     "assert str(path) in str(caught.value)",
     "assert 'a.log' in str(error)",
-    "assert told.reason is None",
-    "assert told.kind == 'is-gone'",
+    "assert note.reason is None",
+    "assert note.kind == 'is-gone'",
 ])
 def test_a_name_in_a_text_is_none(text):
     assert not list(pinned_texts(text))

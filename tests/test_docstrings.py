@@ -1,4 +1,4 @@
-"""Docstrings: a first line that is read at a glance, and few lines for internal functions."""
+"""Docstrings: a short first line, and few lines for internal functions."""
 import ast
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the pages refer to is there: other pages, their headings, and files of the source."""
+"""All targets of links in the pages exist: other pages, their headings, and source files."""
 from __future__ import annotations
 
 import re

@@ -138,7 +138,7 @@ def _control(key: bytes | None, value: bytes | None) -> Record:
     return Record(42, 0, TimestampType.CREATE_TIME, key, value, (), None)
 
 
-#: What raises an error -> its text.
+#: Function that raises an error -> its text.
 RAISED: list[tuple[Callable[[], object], str]] = [
     (lambda: whole_number("limit", "7"), "limit must be an int, got '7'"),  # type: ignore[arg-type]
     (lambda: whole_number("limit", -1, 0), "limit must be at least 0, got -1"),

@@ -1,4 +1,4 @@
-"""Nothing that the garbage collector may run waits for a thread or a lock.
+"""No code that the garbage collector may run waits for a thread or a lock.
 
 It runs in any thread, also in one that holds a lock, and it ends generators: their `finally`, and
 the `with` blocks that they are in.
@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = "kafkastore", "legacy", "migration"
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
-#: What ends at once: files that are closed after reading, errors let go, and names put into errors.
-HARMLESS = {"open", "open_log", "open_as_broker", "LogFile", "suppress", "short_errors"}
+#: Code that never waits: files closed after reading, suppressed errors, names put into errors.
+SAFE = {"open", "open_log", "open_as_broker", "LogFile", "suppress", "short_errors"}
 #: `LogFile` closes a descriptor, as Python's own files do; `ParallelMap` sets an attribute.
 FINALIZERS = {("log_file.py", "LogFile"), ("parallel_map.py", "ParallelMap")}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -48,7 +48,7 @@ def waits(function):
             yield node.lineno
         if isinstance(node, ast.With) and suspends(node.body):
             entered = {called(each.context_expr) for each in node.items}
-            if not entered <= HARMLESS:
+            if not entered <= SAFE:
                 yield node.lineno
 
 
@@ -89,6 +89,6 @@ def test_no_object_has_a_finalizer_that_waits():
         ("try:\n    yield 1\n  except OSError:\n    pass", 0),
     ],
 )
-def test_what_waits_is_found(body, count):
+def test_waiting_functions_are_found(body, count):
     (function,) = functions_of(f"def generator():\n  {body}")
     assert len(list(waits(function))) == count

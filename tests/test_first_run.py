@@ -1,4 +1,4 @@
-"""What `make` says on a machine that lacks something, before it makes anything."""
+"""The message of `make` on a machine that lacks something, before it builds anything."""
 import os
 import shutil
 import subprocess
@@ -61,7 +61,7 @@ def test_machine_without_python_is_reported(find_python):
     assert_refused(find_python(), "there is no python3.")
 
 
-def test_python_that_was_asked_for_and_is_not_there_is_named(find_python):
+def test_a_requested_python_that_is_missing_is_named(find_python):
     assert_refused(find_python("python3.99"), "there is no python3.99.")
 
 

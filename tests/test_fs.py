@@ -1,4 +1,4 @@
-"""What the altering calls say when they fail: which file it was."""
+"""Altering calls that fail name the file."""
 
 import errno
 import os
@@ -88,7 +88,7 @@ def test_an_output_file_that_can_not_grow_is_named(tmp_path, golden, form):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_errors_in_an_open_directory_name_whole_paths(tmp_path):
+def test_errors_in_an_open_directory_name_full_paths(tmp_path):
     fs, path, other = FileSystem(), tmp_path / "missing", tmp_path / "other"
     directory = os.open(tmp_path, os.O_RDONLY)
     try:

@@ -1,11 +1,11 @@
-"""After the last batch, a torn batch and zeros end a log; every reader tells of other bytes."""
+"""After the last batch, a torn batch and zeros end a log; every reader reports other bytes."""
 
 import os
 
 import pytest
 from models.garbage import GARBAGE, next_batch
 from models.log_directory import Log, Segment
-from models.readers import READERS, Reported, asked_of
+from models.readers import READERS, Reported, subject_of
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
 
@@ -13,16 +13,16 @@ from kafkastore import KafkaStoreError
 
 NOW = 1_700_000_000_000
 LAST = f"t-0/{20:020}.log"
-#: What reads only what comes before the end.
+#: Readers of only what comes before the end.
 BEFORE_THE_END = {
     "records between",
     "batches between",
     "to_arrow between",
     *(f"times {rules}" for rules in ("0.10.1", "2.4", "4.1", "kip-33")),
 }
-#: What has not read the batch before, and so does not know which offsets come next.
+#: Readers that do not read the batch before, and so do not know the next offset.
 FROM_ANYWHERE = {"times by trusted indexes", "dump"}
-#: What tells the size of a file, or that bytes at its end are not indexed or copied.
+#: Readers that report the size of a file, or unindexed or uncopied bytes at its end.
 OF_FILES = {
     "ls", "ls segments", "spark segments", "retention", "convert", "reindex",
     *(f"job {name}" for name in ("survey", "answers", "migrate", "reindex")),
@@ -36,7 +36,7 @@ def magic(request):
 
 @pytest.fixture
 def log(tmp_path, magic):
-    """A log of 30 records in three segments; what each reader says of it."""
+    """A log of 30 records in three segments, and the result of each reader."""
     batches = in_a_row(
         [Batch((Row(0, NOW + slot, b"k", b"v" * 40),), magic=magic) for slot in range(30)]
     )
@@ -44,8 +44,8 @@ def log(tmp_path, magic):
         Segment(base, tuple(batches[base : base + 10])).indexed(interval=200)
         for base in (0, 10, 20)
     ]
-    asked = asked_of(Log(tuple(segments), is_clean=False).write(tmp_path / "logs"))
-    return asked, {name: reader(asked) for name, reader in READERS.items()}
+    subject = subject_of(Log(tuple(segments), is_clean=False).write(tmp_path / "logs"))
+    return subject, {name: reader(subject) for name, reader in READERS.items()}
 
 
 def append(path, data):
@@ -57,13 +57,13 @@ def append(path, data):
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_every_reader_tells_of_bytes_that_no_batch_begins_with(log, kind):
-    asked, before = log
-    append(asked.root / LAST, GARBAGE[kind])
+def test_every_reader_reports_bytes_that_begin_no_batch(log, kind):
+    subject, before = log
+    append(subject.root / LAST, GARBAGE[kind])
     silent = set()
     for name, reader in READERS.items():
         try:
-            found = reader(asked)
+            found = reader(subject)
         except (KafkaStoreError, Reported):
             continue
         assert found == before[name], name
@@ -75,7 +75,7 @@ def test_every_reader_tells_of_bytes_that_no_batch_begins_with(log, kind):
 
 @pytest.mark.parametrize("size", [1, 8, 11, 17, 18, -1])
 def test_wherever_a_batch_is_torn_the_log_ends_before_it(log, magic, size):
-    asked, before = log
-    append(asked.root / LAST, next_batch(magic)[:size])
+    subject, before = log
+    append(subject.root / LAST, next_batch(magic)[:size])
     for name, reader in READERS.items():
-        assert name in OF_FILES or reader(asked) == before[name], name
+        assert name in OF_FILES or reader(subject) == before[name], name

@@ -1,14 +1,14 @@
-"""One bit of a batch's header turned over: every reader answers as before, or says so.
+"""One bit of a batch's header is flipped: every reader answers as before, or reports it.
 
 Of real partitions with several segments, of every version and format. A reader gives just the
 answer that the intact directory gives; or it fails with the file and the byte, or reports it; or
 `docs/formats/what-the-formats-cannot-show.md` says that it cannot know. That page's last table says
-which answers come from headers without a look at checksums; and
+which answers come from headers without verifying checksums; and
 
-- `offset` and `base_offset` lie outside of the checksum: where offsets still rise within their
+- `offset` and `base_offset` are not covered by the checksum: where offsets still rise within their
   segments, and only there, a reader may take them as they are;
 - so does `partition_leader_epoch`: it is given as it is;
-- a broker takes a batch that goes on behind the end of its file for the end of the segment, and a
+- a broker takes a batch that continues past the end of its file for the end of the segment, and a
   recovery cuts where a checksum is wrong: the answer by their rules may be that of a log which ends
   before that batch.
 
@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 from models.bit_flips import OpenFile, cut_out
 from models.header_flips import flips_of, offsets_rise
-from models.readers import READERS, Reported, asked_of
+from models.readers import READERS, Reported, subject_of
 from models.seed import SEED, one_in
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, OffsetOverflowError
@@ -53,7 +53,7 @@ GROUPS = {
     "lookups by brokers' rules": {
         "times 0.10.1", "times 2.4", "times 4.1", "times kip-33", "special 2.4", "special 4.1",
         "offsets 2.4",
-        "spark source by time",  # by `startingTimestamp`, as a consumer is told
+        "spark source by time",  # by `startingTimestamp`, as for a consumer
     },
     'lookups with `indexes="trust"`': {"times by trusted indexes"},
     "`log_end_offset`": {"log end"},
@@ -65,14 +65,14 @@ GROUPS = {
     "`migrate`'s survey of segments without timestamps": {"job migrate"},
 }
 GROUPS["lookups by brokers' rules, after a start"] = GROUPS["lookups by brokers' rules"]
-#: These rules are those of brokers, and of what they are after a start.
+#: These are the rules of brokers, of their state after a start.
 BROKERS = GROUPS["lookups by brokers' rules"] | {"legacy", "offsets legacy", "retention"}
-#: These take longest, and are asked a third as often.
+#: These take longest, and run a third as often.
 SLOW = {
     "convert command", "cat parquet", "migrate", "spark batches", "spark segments",
     "spark source committed", "cat committed", "compare",
 }
-#: Of these one bit of so many.
+#: Readers for which only one bit in this many is tried.
 LARGE = {"codecs-v2", "transactions-v2", "killed"}
 THINNING = 6
 
@@ -93,24 +93,24 @@ def documented():
 
 
 class Directory:
-    """A private copy of a partition, and what was answered while it was intact."""
+    """A private copy of a partition, and the answers while it was intact."""
 
     def __init__(self, name, golden, destination):
         version, case, answers, partition = PLACES[name]
         self.name = name
         self.root = cut_out(golden(version, case, answers).logs, partition, destination / name)
-        self.asked = asked_of(self.root)
+        self.asked = subject_of(self.root)
         self.flips = list(flips_of(self.root))
         self._intact = {}
 
     def intact(self, reader):
-        """What a reader answered before anything was turned over."""
+        """A reader's answer before any bit is flipped."""
         if reader not in self._intact:
             self._intact[reader] = READERS[reader](self.asked)
         return self._intact[reader]
 
     def complaint(self, flip, reader):
-        """What is wrong with a reader's answer while a bit is turned over; None where nothing is.
+        """The error of a reader's answer while a bit is flipped; None if it is right.
 
         Called while it is.
         """
@@ -131,14 +131,14 @@ class Directory:
             return None if str(flip.path) in str(error) else f"fails without the file: {error}"
         except KafkaStoreError as error:
             return f"fails with {type(error).__name__}: {error}"
-        except Exception as error:  # a traceback is a complaint as well
+        except Exception as error:  # a traceback also reports the damage
             return f"breaks off with {type(error).__name__}: {error}"
         if answer == self.intact(reader) or self._is_expected(flip, reader, answer):
             return None
         return "answers otherwise and says nothing"
 
     def _is_expected(self, flip, reader, answer):
-        """Whether another answer is one that the formats, or the rules asked for, allow."""
+        """Whether the formats, or the requested rules, allow a different answer."""
         if flip.field == "partition_leader_epoch":
             return True
         if flip.field in ("offset", "base_offset") and (
@@ -150,7 +150,7 @@ class Directory:
         return reader in BROKERS and answer == self._answer_if_cut(flip, reader)
 
     def _answer_if_cut(self, flip, reader):
-        """What a reader answers of a log that ends where the batch begins."""
+        """A reader's answer for a log that ends where the batch begins."""
         data, status = flip.path.read_bytes(), flip.path.stat()
         try:
             os.truncate(flip.path, flip.batch_position)
@@ -162,7 +162,7 @@ class Directory:
 
 
 def complaints(directory, chosen):
-    """Turn over bits, a pair of (flip, readers) each; say what is wrong with the answers."""
+    """Flip bits, a pair of (flip, readers) each; return the errors of the answers."""
     found = []
     for flip, readers in chosen:
         with OpenFile(flip.path) as file, file.flipped(flip.position, flip.bit):
@@ -180,7 +180,7 @@ def directory(golden, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _silent_log():
-    """What is logged of each damage is not read here."""
+    """Log messages about damage are not read here."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)

@@ -34,7 +34,7 @@ LAYERS = (
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
-# Beside the order: what a layer may import at all (of this package, or of the world).
+# In addition to the order: what a layer may import at all (of this package, or of the world).
 ONLY = {"samples": {"errors"}}
 RESERVED = {
     "pyspark": {"spark"},
@@ -43,14 +43,14 @@ RESERVED = {
     "click": {"cli"},
     "rich": {"cli"},
 }
-# What knows that stores may be remote: it opens, lists and stats them. Nothing else need.
+# Modules that know of remote stores: they open, list and stat them. No others need to.
 KNOW_REMOTE = {"kafkastore.paths", "kafkastore.changes.upload_store"}
 # formats turns bytes into values and back: it opens no file, reads no clock, logs nothing.
 KEPT_OUT = {
     "formats": {"os", "io", "pathlib", "shutil", "tempfile", "mmap", "time", "datetime", "logging"}
 }
 
-# A reader takes in a folder at a glance.
+# A folder should be readable at a glance.
 MOST_MODULES = 20
 
 QUOTED = re.compile(r'("""|\'\'\')[\s\S]*?\1|#.*')
@@ -127,7 +127,7 @@ def violations(root: Path) -> Iterator[str]:
 
 
 def circles(root: Path) -> list[list[str]]:
-    """List the sets of modules that import each other, wherever the imports stand."""
+    """List the sets of modules that import each other, including imports within functions."""
     imports: dict[str, set[str]] = {module: set() for _, module, _ in modules(root)}
     for path, module, package in modules(root):
         for _, target in imported(path.read_text(), package):

@@ -1,4 +1,4 @@
-"""A broker's disk, 1,000 partitions of 20 segments (2,000 in full), beside a tenth of it.
+"""A broker's disk, 1,000 partitions of 20 segments (2,000 in full), compared with a tenth of it.
 
 Ten times the store takes ten times the time, no more files open at once, and no more memory but
 for the partitions' names, and for the plan, which names each file that is altered. And a long log
@@ -28,9 +28,9 @@ from kafkastore.segment.recovery import rebuild_indexes
 pytestmark = pytest.mark.soak
 
 FEW, MANY, SEGMENTS = 200 // one_in(2), 2000 // one_in(2), 20
-#: Of each partition, the segments that lose their time index.
+#: The segments of each partition that lose their time index.
 UNINDEXED = range(0, SEGMENTS, 10)
-#: The topic's ``index.interval.bytes``, which its directory does not tell.
+#: The topic's ``index.interval.bytes``, which its directory does not record.
 INTERVAL = 200
 FIRST_TIMESTAMP = 1_600_000_000_000
 MOST_FILES = 128
@@ -38,9 +38,9 @@ MOST_FILES = 128
 UNSYNCED = Path(measured_command.__file__).with_name("unsynced")
 
 MIB = 1 << 20
-#: What memory may differ by from run to run, whatever the size of the store.
+#: How much memory may vary between runs, for a store of any size.
 SOME_MEMORY = 8 * MIB
-#: What may be taken for each partition (its directory, its lines in the checkpoints), what a survey
+#: Memory for each partition (its directory, its lines in the checkpoints), what a survey
 #: may take for each segment, and a plan for each file that it alters.
 MEMORY_A_PARTITION, MEMORY_A_SEGMENT, MEMORY_A_CHANGE = 2048, 1024, 2048
 
@@ -76,7 +76,7 @@ def write_store(root, partitions):
 
 @dataclass
 class Job:
-    """A command that was run: what it printed, and what it used."""
+    """A command that was run: its output, time and memory."""
 
     said: str
     code: int
@@ -101,7 +101,7 @@ def count_time_indexes(root):
 
 
 def run_all(home, partitions):
-    """Run each job once over a store of its own."""
+    """Run each job once over a separate store."""
     root, figures = home / "logs", home / "figures"
     write_store(root, partitions)
     jobs = {"verify": run(figures, "verify", root, "--fail-on", "slow"),
@@ -152,7 +152,7 @@ def test_each_job_did_all_of_its_work(jobs):
 
 
 @pytest.mark.parametrize("name", ["verify", "predict", "repair", "reindex"])
-def test_what_reads_a_store_takes_memory_for_the_names_of_partitions_only(jobs, name):
+def test_reading_a_store_takes_memory_for_the_names_of_partitions_only(jobs, name):
     few, many = (found[name].memory for found in jobs)
     assert many - few < SOME_MEMORY + (MANY - FEW) * MEMORY_A_PARTITION
 
@@ -165,7 +165,7 @@ def test_what_reads_a_store_takes_memory_for_the_names_of_partitions_only(jobs, 
         ("undo", len(UNINDEXED) * MEMORY_A_CHANGE),
     ],
 )
-def test_what_alters_a_store_takes_memory_for_its_plan_only(jobs, name, memory_a_partition):
+def test_altering_a_store_takes_memory_for_its_plan_only(jobs, name, memory_a_partition):
     few, many = (found[name].memory for found in jobs)
     assert many - few < SOME_MEMORY + (MANY - FEW) * memory_a_partition
 

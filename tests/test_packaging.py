@@ -1,4 +1,4 @@
-"""What a wheel and an sdist hold, and what importing the package brings in."""
+"""The contents of a wheel and an sdist, and the modules that the package imports."""
 import ast
 import os
 import subprocess
@@ -36,13 +36,13 @@ def root(pytestconfig):
 
 @pytest.fixture(scope="module")
 def folders(root):
-    """Import name of every package, and where its files lie."""
+    """Import name and folder of every package."""
     return {package: root / folder for package, folder in assigned(root, "PACKAGE_FOLDERS").items()}
 
 
 @pytest.fixture(scope="module")
 def built(root, tmp_path_factory):
-    """What setup.py makes, by command; none of those used here compiles."""
+    """The files that setup.py builds, by command; none of the commands used here compiles."""
     folders = {
         name: tmp_path_factory.mktemp(name) for name in ("build_py", "build_scripts", "sdist")
     }
@@ -56,7 +56,7 @@ def built(root, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def layout(built):
-    """All that a wheel installs, but for the compiled modules."""
+    """All files that a wheel installs, except the compiled modules."""
     return built["build_py"]
 
 

@@ -1,4 +1,4 @@
-"""What README.md shows and claims, and the examples of two pages that it leads to, run."""
+"""The examples and claims of README.md, and the examples of two linked pages."""
 from __future__ import annotations
 
 import os
@@ -192,23 +192,23 @@ def test_a_run_cut_short_anywhere_is_finished_by_running_it_again_or_undone(
     tmp_path: Path, old_logs: Path, writable_copy: Callable[[Path], Path]
 ) -> None:
     partition = old_logs / "up-1"
-    whole = writable_copy(partition)
-    kafkastore.apply(migration.plan(migration.survey(whole)))
-    old, new = files_of(partition), files_of(whole)
+    migrated = writable_copy(partition)
+    kafkastore.apply(migration.plan(migration.survey(migrated)))
+    old, new = files_of(partition), files_of(migrated)
     unlimited = Dying(1_000_000)
     plan = migration.plan(migration.survey(writable_copy(partition)))
     kafkastore.apply(plan, threads=1, fs=unlimited)
     calls = 1_000_000 - unlimited.calls
     assert calls > 20
     for cut_short in some(range(calls), calls // 3):
-        for go_on in (True, False):
+        for proceeds in (True, False):
             root = writable_copy(partition)
             plan = migration.plan(migration.survey(root))
             with pytest.raises(KeyboardInterrupt):
                 kafkastore.apply(plan, threads=1, fs=Dying(cut_short))
             for name, content in files_of(root).items():
                 assert content in (old.get(name), new.get(name)) or name.startswith("kafkastore-")
-            if go_on:
+            if proceeds:
                 kafkastore.apply(plan)
                 assert files_of(root) == new
             else:

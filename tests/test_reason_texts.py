@@ -93,7 +93,7 @@ THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in ran
 THREE = [Segment(base, tuple(THIRTY[base : base + 10])).recovered(200) for base in (0, 10, 20)]
 
 
-def test_what_a_recovery_cuts_and_deletes(tmp_path: Path) -> None:
+def test_texts_of_cuts_and_deletions_by_a_recovery(tmp_path: Path) -> None:
     torn = replace(THREE[1], tail=THIRTY[0].data[:60])
     root = Log((THREE[0], torn, THREE[2])).write(tmp_path / "logs")
     (root / "t-0" / f"{5:020}.index").touch()
@@ -140,7 +140,7 @@ def test_a_prediction(tmp_path: Path, damage: Callable[[Path], None], text: str)
     assert found.why == text
 
 
-def test_where_a_group_continues(tmp_path: Path) -> None:
+def test_texts_about_where_a_group_continues(tmp_path: Path) -> None:
     stores = [tmp_path / "1", tmp_path / "2"]
     for root in stores:
         with written(root) as partition:

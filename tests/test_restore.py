@@ -1,4 +1,4 @@
-"""What docs/restore.md has its reader do, done: beside no broker, and with real ones."""
+"""The steps of docs/restore.md, without a broker and with real ones."""
 from __future__ import annotations
 
 import os
@@ -26,7 +26,7 @@ from kafkastore import LogDirWriter, migration
 DOCUMENT = Path(__file__).parents[1] / "docs" / "restore.md"
 CONSOLE = [(block.language, each) for block in blocks_of(DOCUMENT)
            if block.language in ("console", "sh") for each in commands_of(block)]
-#: The page's programs of Kafka, and the classes of 2.4.0 that speak to all brokers here.
+#: The page's programs of Kafka, and the classes of 2.4.0 that work with all brokers here.
 TOOLS = {
     "kafka-topics.sh": "kafka.admin.TopicCommand",
     "kafka-consumer-groups.sh": "kafka.admin.ConsumerGroupCommand",
@@ -101,7 +101,7 @@ def _everything_in(root: Path) -> dict[Path, tuple[bytes, int, int]]:
 
 
 def _records(root: Path) -> list[Any]:
-    """What a reader gets, in the form of the answers files but for their base64."""
+    """The records of a reader, in the form of the answers files, but without base64."""
     (log,) = (each for each in kafkastore.open(root) if each.topic == "crash")
     return [(each.offset, each.timestamp, each.key, each.value) for each in log.records()]
 
@@ -120,8 +120,8 @@ def test_every_command_prints_what_the_page_shows_and_the_disks_stay(scene: Path
             run_command(command, scene)
     assert [_everything_in(disk) for disk in disks] == before
     assert metadata.read_bytes() == kept
-    whole = {offset for offset, *_ in _records(new)}
-    assert whole == set(range(64)) - LOST
+    restored = {offset for offset, *_ in _records(new)}
+    assert restored == set(range(64)) - LOST
     assert [offset for offset, *_ in _records(scene / "old-restored/kafka-logs")] == [*range(63)]
     for name in ("restored", "old-restored"):
         for area in sorted((scene / name).glob("*.kafkastore-undo-*"), reverse=True):
@@ -199,7 +199,7 @@ def test_a_new_cluster_serves_every_record_of_the_disk(
                 else:
                     _follow(command, scene)
             context.ask("crash")
-            said = context.asked["crash-0"]
+            said = context.answers["crash-0"]
             described = _follow(_the_command("kafka-consumer-groups.sh", "--describe"), scene)
             context.stop()
             logged = "\n".join(context.log_lines("crash-0"))
@@ -218,7 +218,7 @@ def test_a_new_cluster_serves_every_record_of_the_disk(
 
 
 def _the_command(*parts: str) -> Command:
-    """Return the page's command that has these words."""
+    """Return the page's command that contains these words."""
     (found,) = (each for _, each in CONSOLE if all(part in each.line for part in parts))
     return found
 
@@ -265,7 +265,7 @@ def test_groups_come_back_if_leader_epochs_are_those_of_a_new_topic(
         first = read(context, len(offsets) - 5, 60)
         again = read(context, 1, 60 if is_lowered else 12)
         context.stop()
-    # The group stopped within what was written under the largest epoch.
+    # The group stopped within the records of the largest epoch.
     assert first == offsets[: len(first)]
     assert first[-1] > 24
     assert again == (offsets[len(first):] if is_lowered else [])

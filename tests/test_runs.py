@@ -1,4 +1,4 @@
-"""A run of tests is repeated by its seed; tests that share a Spark session share a process."""
+"""The seed of a run repeats it; tests that share a Spark session share a process."""
 import re
 import subprocess
 import sys
@@ -103,8 +103,8 @@ def test_tests_of_a_session_start_first_and_in_one_process(tmp_path, run):
     for name, count in (("a", 30), ("c", 8), ("e", 4)):
         tests = [f"def test_{number}():\n    pass\n" for number in range(count)]
         (tmp_path / f"test_{name}.py").write_text("\n".join(tests))
-    told = run("-v", "-n", "2", "--dist=loadfile")
-    ran = re.findall(r"\[(gw\d)\].* PASSED .*test_(\w)\.py", told)
+    output = run("-v", "-n", "2", "--dist=loadfile")
+    ran = re.findall(r"\[(gw\d)\].* PASSED .*test_(\w)\.py", output)
     assert len(ran) == 3 + 30 + 8 + 4
     (process,) = {process for process, file in ran if file in "bdf"}
     assert [file in "bdf" for its, file in ran if its == process][:3] == [True] * 3

@@ -62,7 +62,7 @@ def test_unpack_refuses_a_file(tmp_path):
         samples.unpack(file)
 
 
-def test_unpack_that_fails_midway_leaves_whole_samples_only(tmp_path, monkeypatch):
+def test_unpack_that_fails_midway_leaves_complete_samples_only(tmp_path, monkeypatch):
     unpack_archive = samples.unpack_archive
 
     def fail_at_the_second(archive: Path, destination: Path) -> None:

@@ -9,7 +9,7 @@ from models.seed import SEED, some
 
 pytestmark = [pytest.mark.sanitizer, pytest.mark.timeout(1200)]
 
-#: What reads bytes in compiled code, or hands bytes of its own to it.
+#: Tests that read bytes in compiled code, or pass bytes of their own to it.
 TESTS = (
     "append_sets",
     "batch_header",
@@ -28,10 +28,10 @@ TESTS = (
     "transactions",
     "varint",
 )
-#: It goes through gigabytes, which takes minutes here.
-LEFT_OUT = "not test_records_that_nobody_asked_for_take_no_room"
+#: This test reads gigabytes, which takes minutes here.
+LEFT_OUT = "not test_records_that_were_not_requested_take_no_memory"
 
-WHERE_MODULES_LIE = """
+MODULE_FOLDERS = """
 import sys
 from pathlib import Path
 import {modules}
@@ -59,7 +59,7 @@ def test_every_compiled_module_that_is_imported_is_the_sanitized_one(sanitized):
         for path in sanitized.packages.rglob("*.so")
     ]
     assert "kafkastore.formats.records.record_columns" in modules
-    code = WHERE_MODULES_LIE.format(modules=", ".join(modules))
+    code = MODULE_FOLDERS.format(modules=", ".join(modules))
     result = sanitized.run("-c", code, str(sanitized.packages))
     assert result.returncode == 0, result.stderr
 
@@ -92,7 +92,7 @@ def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
 
 #: Questions that compiled code answers; Arrow's own threads synchronise unseen.
 OF_THREADS = "time or times or ListOffsets or batches or summaries or index or store or writer"
-#: Questions that are slow if refreshes let everything be read again: each run tries one of them.
+#: Questions that are slow if refreshes reread everything: each run tries one of them.
 SLOW = ("committed", "untimed", "by", "Arrow")
 
 RACE = """

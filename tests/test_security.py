@@ -1,4 +1,4 @@
-"""SECURITY.md names a test for each promise, and each test is there."""
+"""SECURITY.md names a test for each promise, and each of these tests exists."""
 from __future__ import annotations
 
 import ast

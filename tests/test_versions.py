@@ -57,10 +57,10 @@ def test_the_values_of_a_rule_are_sorted_by_version_and_change(name):
 
 def test_a_version_has_the_value_of_the_last_change_not_above_it():
     rule = RULES["each_batch_is_indexed"]
-    asked = ("0.8", "3.9", "3.9.0", "3.9.1", "3.9.2", "4.0", "4.0.0", "4.0.1", "4.1")
-    values = [rule.value_in(parse_version(version)) for version in asked]
+    versions = ("0.8", "3.9", "3.9.0", "3.9.1", "3.9.2", "4.0", "4.0.0", "4.0.1", "4.1")
+    values = [rule.value_in(parse_version(version)) for version in versions]
     assert values == [False, False, False, True, True, False, False, True, True]
-    assert [rules_of(version).each_batch_is_indexed for version in asked] == values
+    assert [rules_of(version).each_batch_is_indexed for version in versions] == values
 
 
 def test_a_major_version_alone_is_its_newest():

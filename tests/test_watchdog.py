@@ -1,4 +1,4 @@
-"""A test that stands still is ended and named, and the others are run."""
+"""A test that makes no progress is ended and named, and the others run."""
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ WATCHED = """
 def pytest_configure(config):
     config.pluginmanager.register(Watchdog(config, seconds=2))
 """
-#: Of one test alone: others may be slow on a busy machine.
+#: Limit of one test alone: others may be slow on a busy machine.
 LIMIT = """
 import pytest
 
@@ -38,7 +38,7 @@ def test_stands_still():
         except BaseException:
             pass
 
-def test_goes_on():
+def test_continues():
     pass
 """
 WORKING = """
@@ -89,7 +89,7 @@ def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
     assert "1 failed, 1 passed" in ran.stdout
 
 
-def test_all_other_tests_are_run_once_whatever_the_process_that_ends_has_done(tmp_path):
+def test_all_other_tests_run_once_however_a_process_ends(tmp_path):
     for number in range(6):  # files of few tests come first
         (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")
     after = "".join(f"\ndef test_after_{number}(): pass" for number in range(3))

@@ -101,7 +101,7 @@ NONE_ALLOWED = (
 
 @pytest.mark.parametrize("value", [1.0, "7", b"7", [], object(), float("nan"), np.float64(7), None])
 @pytest.mark.parametrize("name", NUMBERS)
-def test_what_is_no_whole_number_is_refused_by_the_argument_s_name(log, name, value):
+def test_a_value_that_is_not_an_int_is_refused_by_the_argument_s_name(log, name, value):
     if value is None and name.startswith(NONE_ALLOWED):
         return
     with refused(name.split(" of ")[0], ArgumentTypeError):
@@ -117,13 +117,13 @@ def test_no_threads_are_refused(log, name, value):
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, -(10**30)])
 @pytest.mark.parametrize("name", NUMBERS)
-def test_what_has_no_64_bits_is_refused_by_the_argument_s_name(log, name, value):
+def test_numbers_beyond_64_bits_are_refused_by_the_argument_s_name(log, name, value):
     with refused(name.split(" of ")[0]):
         NUMBERS[name](log, value)
 
 
 @pytest.mark.parametrize("value", [1.0, "7", None, np.float64(7)])
-def test_a_time_that_is_no_whole_number_is_refused_by_each_rules(log, value):
+def test_a_time_that_is_not_an_int_is_refused_by_all_rules(log, value):
     for rules in ("correct", "2.4", "kip-33"):
         with refused("target_timestamp", ArgumentTypeError):
             log.offset_for_timestamp(value, rules)
@@ -154,7 +154,7 @@ def test_integers_of_numpy_are_numbers_like_any(log, kind):
 
 
 @pytest.mark.parametrize("key", [None, 5, 1.5, b"t-0", [], {}, (), ("t",), ("t", 0, 0), (0, "t")])
-def test_what_names_no_partition_is_a_type_error_that_shows_how_one_is_named(root, key):
+def test_a_key_that_is_not_a_partition_is_a_type_error_with_an_example(root, key):
     store = kafkastore.open(root)
     for ask in (store.__getitem__, store.partitions.__getitem__, store.partitions.get):
         with refused("partition", ArgumentTypeError):
@@ -259,7 +259,7 @@ def test_a_job_of_what_is_no_path_is_refused(job, value):
 
 
 @pytest.mark.parametrize("asked", [[1], None, "t-0", {1: 2}.items()])
-def test_partitions_and_times_that_are_no_mapping_are_refused_with_an_example(root, asked):
+def test_partitions_and_times_that_are_not_a_mapping_are_refused(root, asked):
     store = kafkastore.open(root)
     with refused("timestamps_to_search", ArgumentTypeError):
         store.offsets_for_times(asked)
@@ -268,7 +268,7 @@ def test_partitions_and_times_that_are_no_mapping_are_refused_with_an_example(ro
 
 
 @pytest.mark.parametrize("pair", [-1, (-1,), (-1, 5, 6), "ab", None, np.array([-1, 5])])
-def test_what_is_no_pair_of_time_and_number_is_refused_with_an_example(root, pair):
+def test_a_value_that_is_not_a_pair_of_time_and_number_is_refused(root, pair):
     with refused("asked['t-0']", ArgumentTypeError):
         legacy.get_offsets_before(kafkastore.open(root), {"t-0": pair})
 
@@ -309,7 +309,7 @@ def test_times_to_compare_that_are_no_row_are_refused(log, times):
         legacy.compare(log, times)
 
 
-def test_who_is_asked_and_what_are_of_their_kinds(root):
+def test_arguments_of_lookups_are_of_their_kinds(root):
     store = kafkastore.open(root)
     sole, request = server.sole_broker(store, "2.4"), ListOffsetsRequest(())
     with refused("broker", ArgumentTypeError):
@@ -383,6 +383,6 @@ def test_a_time_that_is_none_is_refused_before_a_writer_begins_to_alter_anything
 
 
 @pytest.mark.parametrize("value", [5, 1.5, True, "offset"])
-def test_what_is_no_collection_is_refused_by_the_argument_s_name(log, value):
+def test_a_value_that_is_not_a_collection_is_refused_by_the_argument_s_name(log, value):
     with refused("columns", ArgumentTypeError):
         log.to_arrow(value)

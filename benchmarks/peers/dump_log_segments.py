@@ -3,7 +3,7 @@
 usage:  dump_log_segments.py JAVA... deep|timeindex SEGMENT.log
 
 JAVA... starts Kafka's classes: ``java -cp CLASS_PATH``. ``deep`` decodes every record of the log,
-``timeindex`` compares the time index with the log. While it is timed, nobody reads what it prints.
+``timeindex`` compares the time index with the log. While it is timed, its output is not read.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
-#: What it prints of a file that is not as it should be.
+#: Output that reports a problem of a file.
 COMPLAINTS = (b"isvalid: false", b"mismatch", b"out of order")
 
 

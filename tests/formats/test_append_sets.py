@@ -1,4 +1,4 @@
-"""Batches made ready to be appended, by a leader and by a follower."""
+"""Batches prepared for an append, by a leader and by a follower."""
 
 import random
 
@@ -63,28 +63,29 @@ def test_a_leader_s_batches_are_the_same_records_at_the_next_offsets(
 
 
 @given(st.lists(st.tuples(timestamps, st.integers(0, 5)), max_size=5), st.integers(0, 60))
-def test_a_follower_s_batches_are_one_set_of_what_is_whole(parts, torn):
-    data, offset, whole = b"", 0, []
+def test_a_follower_s_complete_batches_are_one_set(parts, torn):
+    data, offset, complete = b"", 0, []
     for stamps, gap in parts:
-        built = batch(offset + gap, stamps, leader_epoch=len(whole))
+        built = batch(offset + gap, stamps, leader_epoch=len(complete))
         data += built
-        whole.append((offset + gap, len(built), stamps))
+        complete.append((offset + gap, len(built), stamps))
         offset += gap + len(stamps)
     tail = batch(offset, [1])[:torn]
     sets, size = keep_offsets(data + tail, 0)
     assert size == len(data)
     assert sets.batch_count == len(parts)
-    assert sets.epoch_starts(-1) == [(n, first) for n, (first, _, _) in enumerate(whole)]
+    assert sets.epoch_starts(-1) == [(n, first) for n, (first, _, _) in enumerate(complete)]
     assert sets.epoch_starts(0) == sets.epoch_starts(-1)[1:]
     if not parts:
         assert sets.fields() == []
         return
-    largest = max(max(stamps) for _, _, stamps in whole)
+    largest = max(max(stamps) for _, _, stamps in complete)
     reached = next(
-        (first + len(stamps) - 1 for first, _, stamps in whole if max(stamps) == largest >= 0), -1
+        (first + len(stamps) - 1 for first, _, stamps in complete if max(stamps) == largest >= 0),
+        -1,
     )
-    assert sets.fields() == [(len(data), whole[0][0], offset - 1, largest, reached)]
-    assert (sets.first_offset_told(), sets.last_offset(0)) == (whole[0][0], offset - 1)
+    assert sets.fields() == [(len(data), complete[0][0], offset - 1, largest, reached)]
+    assert (sets.first_offset_told(), sets.last_offset(0)) == (complete[0][0], offset - 1)
 
 
 def test_a_set_that_is_not_there_is_an_index_error():
@@ -101,14 +102,14 @@ def test_cut_flipped_and_random_bytes_are_taken_or_refused():
         batch(3 * number, [NOW, NOW + 1], codec=codec, magic=magic)
         for number, (magic, codec) in enumerate(kinds)
     ]
-    whole = b"".join(singles)
-    inputs = [whole[:end] for end in range(len(whole))]
+    complete = b"".join(singles)
+    inputs = [complete[:end] for end in range(len(complete))]
     inputs += [rng.randbytes(rng.randrange(200)) for _ in range(500)]
     for single in singles[2:]:
         for at in range(len(single)):
             flipped = bytearray(single)
             flipped[at] ^= 1 << rng.randrange(8)
-            # Behind a checksum that is right, or wrong.
+            # After a right or a wrong checksum.
             inputs += [bytes(flipped), with_right_crc(bytes(flipped))]
     taken = refused = 0
     for data in inputs:
@@ -126,14 +127,14 @@ def test_cut_flipped_and_random_bytes_are_taken_or_refused():
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_records_that_lie_about_their_offsets_or_count_are_refused(codec):
-    whole = bytearray(batch(0, [NOW, NOW, NOW], codec=codec))
+def test_records_with_false_offsets_or_counts_are_refused(codec):
+    complete = bytearray(batch(0, [NOW, NOW, NOW], codec=codec))
     for at, value in ((57, 2), (23, 5)):
-        lying = bytearray(whole)
+        lying = bytearray(complete)
         lying[at : at + 4] = value.to_bytes(4, "big")
         with pytest.raises(InvalidRecordError):
             assign_offsets(with_right_crc(bytes(lying)), 0, leader_epoch=0, now=NOW)
-    short = bytearray(whole)
+    short = bytearray(complete)
     short[57:61], short[23:27] = (2).to_bytes(4, "big"), (1).to_bytes(4, "big")
     with pytest.raises(CorruptBatchError):
         assign_offsets(with_right_crc(bytes(short)), 0, leader_epoch=0, now=NOW)

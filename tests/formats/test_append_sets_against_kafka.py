@@ -1,4 +1,4 @@
-"""What a leader makes of a batch, beside LogValidator of real brokers."""
+"""A leader's changes to a batch, compared with LogValidator of real brokers."""
 
 import base64
 import random
@@ -72,10 +72,10 @@ def test_a_batch_gets_what_a_broker_gives_it_also_where_it_is_compressed_again(
     for (is_same, data, largest_timestamp, offset_of_max), answer in zip(
         ours, answers, strict=True
     ):
-        told_timestamp, told_offset, shown = answer.split(" ")
-        assert int(told_timestamp) == largest_timestamp
+        answered_timestamp, answered_offset, shown = answer.split(" ")
+        assert int(answered_timestamp) == largest_timestamp
         if version == "2.4.0":
-            assert int(told_offset) == offset_of_max
+            assert int(answered_offset) == offset_of_max
         theirs = base64.b64decode(shown)
         found, expected = RecordBatch(data), RecordBatch(theirs)
         if is_same or found.codec == Codec.NONE:

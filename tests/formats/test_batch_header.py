@@ -72,13 +72,13 @@ def test_the_fields_of_a_record_batch_are_those_written():
     ],
     ids=["v0", "v1", "v1 wrapper", "v0 wrapper"],
 )
-def test_a_message_has_no_more_fields_than_it_has(data, wanted):
+def test_a_message_has_exactly_its_fields(data, wanted):
     (header,), *_ = scan(data)
     nothing = {"leader_epoch": -1, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
     assert {name: header[name].item() for name in wanted | nothing} == wanted | nothing
 
 
-# What is behind whole batches, and what the scan says of it.
+# Bytes after the last complete batch, and the status that the scan reports for them.
 ENDS = {
     "nothing": (b"", ALL_SCANNED, 0),
     "one byte": (V2[:1], NEEDS_BYTES, 0),
@@ -102,8 +102,8 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("end", "status", "wanted"), ENDS.values(), ids=ENDS)
-@pytest.mark.parametrize("before", [b"", V0 + V1 + V2], ids=["alone", "behind batches"])
-def test_a_scan_says_why_it_stopped(before, end, status, wanted):
+@pytest.mark.parametrize("before", [b"", V0 + V1 + V2], ids=["alone", "after batches"])
+def test_a_scan_reports_why_it_stopped(before, end, status, wanted):
     headers, scanned, found, bytes_wanted = scan(before + end)
     assert (len(headers), scanned) == (3 if before else 0, len(before))
     assert found == status
@@ -126,7 +126,7 @@ def test_a_batch_cut_at_any_byte_needs_more(batch):
         assert wanted == (len(batch) if size >= 17 else 0), size
 
 
-def test_a_scan_stops_where_the_headers_are_full_and_can_go_on():
+def test_a_scan_stops_where_the_headers_are_full_and_can_continue():
     data, found, at = (V0 + V1 + V2) * 5, [], 0
     while at < len(data):
         headers, scanned, status, _ = scan(data[at:], position=at, capacity=4)
@@ -136,12 +136,12 @@ def test_a_scan_stops_where_the_headers_are_full_and_can_go_on():
     assert found == [position for position, _ in record_reader.split(data)[0]]
 
 
-def test_no_room_and_no_bytes_are_nothing_scanned():
+def test_no_room_or_no_bytes_give_an_empty_scan():
     assert scan(V2, capacity=0)[1:] == (0, ALL_SCANNED, 0)
     assert scan(b"")[1:] == (0, ALL_SCANNED, 0)
 
 
-def test_checksums_are_looked_at_only_when_asked():
+def test_checksums_are_verified_only_on_request():
     damaged = V2[:-1] + b"\xff"
     assert scan(damaged)[0]["crc_valid"].tolist() == [-1]
     assert scan(damaged + V1, verify_crc=True)[0]["crc_valid"].tolist() == [0, 1]
@@ -157,13 +157,13 @@ def test_every_flipped_bit_after_the_checksum_is_noticed(batch):
         assert headers["crc_valid"].tolist() == [0], bit
 
 
-def test_a_single_header_is_parsed_from_a_batch_that_is_not_whole():
+def test_a_single_header_is_parsed_from_an_incomplete_batch():
     (header,) = batch_header.parse(V2[: batch_header.LARGEST_HEADER], 500)
     assert (header["position"], header["last_offset"], header["size"]) == (500, 9, len(V2))
 
 
 @pytest.mark.parametrize("batch", [V0, V1, V2, *SMALLEST.values()])
-def test_a_single_header_is_none_until_all_of_it_is_there(batch):
+def test_a_single_header_is_none_until_it_is_complete(batch):
     needed = min(len(batch), batch_header.LARGEST_HEADER)
     for size in range(len(batch) + 1):
         assert (batch_header.parse(batch[:size], 0) is None) == (size < needed), size
@@ -175,13 +175,13 @@ def test_a_single_header_is_none_where_none_can_be(name):
 
 
 @pytest.mark.golden_cases(versions=["0.8.2.2", "0.10.*", "2.4.0", "4.*"], names=["codecs", "tr*"])
-def test_golden_logs_cut_at_each_byte_give_the_whole_batches_before(golden_case):
+def test_golden_logs_cut_at_each_byte_give_the_complete_batches_before(golden_case):
     path = min(golden_case.logs.glob("*/*.log"), key=lambda path: path.stat().st_size or 1 << 40)
     log = path.read_bytes()
     for size in range(min(len(log), 1200)):
-        whole, _ = record_reader.split(log[:size])
+        complete, _ = record_reader.split(log[:size])
         headers, *_ = scan(log[:size], capacity=1000)
-        assert headers["position"].tolist() == [position for position, _ in whole], size
+        assert headers["position"].tolist() == [position for position, _ in complete], size
 
 
 @bounded(300)
@@ -189,12 +189,14 @@ def test_golden_logs_cut_at_each_byte_give_the_whole_batches_before(golden_case)
 def test_random_logs_are_walked_as_the_model_walks_them(written, cut):
     log = b"".join(batch.data for batch in written)
     log = log[: max(0, len(log) - cut)]
-    whole, _ = record_reader.split(log)
+    complete, _ = record_reader.split(log)
     headers, *_ = scan(log, verify_crc=True)
-    assert headers["position"].tolist() == [position for position, _ in whole]
-    assert headers["last_offset"].tolist() == [batch.last_offset for batch in written[: len(whole)]]
+    assert headers["position"].tolist() == [position for position, _ in complete]
+    assert headers["last_offset"].tolist() == [
+        batch.last_offset for batch in written[: len(complete)]
+    ]
     assert headers["max_timestamp"].tolist() == [
-        batch.max_timestamp for batch in written[: len(whole)]
+        batch.max_timestamp for batch in written[: len(complete)]
     ]
     assert all(headers["crc_valid"] == 1)
 
@@ -222,9 +224,9 @@ SPANNED = st.builds(
 
 
 def model_of_scan_within(written, smallest, largest, verify_crc):
-    """(batches scanned, status): the longest beginning in which all is right, but for one thing.
+    """(batches scanned, status): the longest valid beginning, with one exception.
 
-    Where an offset goes back, but not behind what ends before the last batch, that one is wrong.
+    If an offset decreases, but not below the end of the batch before the last, the last is wrong.
     """
     def are_in_order(found):
         ends = [smallest, *(each.last + 1 for each in found)]

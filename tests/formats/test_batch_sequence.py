@@ -15,7 +15,7 @@ SIZE = 100
 
 
 def headers_of(batches):
-    """Whole record batches of 100 bytes, given as (first offset, last offset, max timestamp)."""
+    """Complete record batches of 100 bytes, given as (first offset, last offset, max timestamp)."""
     headers = np.zeros(len(batches), BATCH_HEADER)
     for number, (first, last, timestamp) in enumerate(batches):
         header = headers[number]
@@ -125,7 +125,7 @@ def test_offsets_that_no_relative_offset_can_express_are_outside_the_segment():
 
 @pytest.mark.parametrize("time", [-1, 0, 1, 631_151_999, 4_102_444_800, NOW, 4_102_444_800_000,
                                   253_402_300_800_000, 2**63 - 1])
-def test_other_times_are_no_fault(time):
+def test_other_times_are_not_a_fault(time):
     assert faults([(0, 0, time)]) == {}
 
 
@@ -141,7 +141,7 @@ def test_a_wrong_checksum_ends_what_is_taken():
     assert (log.ends_in_damage, log.next_offset, log.has_gaps) == (False, 3, True)
 
 
-def test_entries_of_bytes_that_are_left_out_are_not_judged_but_others_are():
+def test_entries_of_skipped_bytes_are_not_checked_but_others_are():
     offsets = [(1, 150), (2, 2 * SIZE)]
     times = [(NOW + 1, 1), (NOW + 2, 2)]
     log = sequence(offsets, times)

@@ -49,7 +49,7 @@ def test_an_offset_checkpoint_is_read_in_its_order():
 
 
 @pytest.mark.parametrize("data", [b"", b"0", b"0\n", b"0\n0", b"0\n0\n"])
-def test_a_checkpoint_that_says_nothing_is_empty(data):
+def test_a_checkpoint_without_entries_is_empty(data):
     assert checkpoints.parse_offset_checkpoint(data) == {}
     assert checkpoints.parse_leader_epoch_checkpoint(data) == ()
 
@@ -383,6 +383,6 @@ def test_packed_offsets_are_parsed_again(offsets):
         (checkpoints.pack_partition_metadata, None),
     ],
 )
-def test_what_could_not_be_read_back_is_not_written(pack, value):
+def test_values_that_could_not_be_read_back_are_not_written(pack, value):
     with argument_refused("value"):
         pack(value)

@@ -1,4 +1,4 @@
-"""What the package compresses, taken apart as the oldest readers would."""
+"""Data compressed by the package, parsed as the oldest readers would."""
 
 import gzip
 import struct
@@ -31,7 +31,7 @@ SIZES = (0, 1, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 200_000)
     st.sampled_from([(codec, magic) for magic, codecs in CODECS_OF.items() for codec in codecs]),
     st.binary(max_size=500), st.integers(1, 300),
 )
-def test_what_is_compressed_is_decompressed(codec_and_magic, data, times):
+def test_compressed_data_is_decompressed(codec_and_magic, data, times):
     codec, magic = codec_and_magic
     if codec != Codec.NONE:
         records = data * times
@@ -86,7 +86,7 @@ def test_snappy_blocks_are_those_of_xerial(size):
 
 @pytest.mark.parametrize("level", [None, 3, 17])
 @pytest.mark.parametrize("size", SIZES)
-def test_lz4_blocks_stand_alone_as_kafka_s_reader_needs_them(size, level):
+def test_lz4_blocks_are_independent_as_kafka_s_reader_needs_them(size, level):
     data = (TEXT + NOISE)[:size]
     frame = compress(Codec.LZ4, data, magic=2, compression_level=level)
     magic, flags, block_sizes, checksum = struct.unpack_from("<IBBB", frame)
@@ -133,7 +133,7 @@ def test_a_zstd_frame_is_read_by_its_library():
         (5, 2, None, "codec"),
     ],
 )
-def test_what_a_codec_does_not_have_is_refused(codec, magic, level, argument):
+def test_unsupported_options_of_a_codec_are_refused(codec, magic, level, argument):
     for refuse in (check_codec, lambda *args: compress(args[0], b"", magic=magic)):
         if refuse is check_codec or level is None:
             with refused(argument):

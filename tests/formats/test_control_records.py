@@ -25,17 +25,17 @@ def record(key, value):
 @given(st.integers(0, 2**15 - 1), st.integers(0, 2**15 - 1), st.integers(-(2**31), 2**31 - 1),
        st.binary(max_size=5), st.sampled_from([ControlRecordType.ABORT, ControlRecordType.COMMIT]))
 def test_markers_of_any_version_are_read_like_version_0(
-    version, value_version, coordinator_epoch, behind, kind
+    version, value_version, coordinator_epoch, suffix, kind
 ):
-    key = struct.pack(">hh", version, kind) + behind
-    value = struct.pack(">hi", value_version, coordinator_epoch) + behind
+    key = struct.pack(">hh", version, kind) + suffix
+    value = struct.pack(">hi", value_version, coordinator_epoch) + suffix
     parsed = parse_control_record(record(key, value))
     assert parsed == ControlRecord(kind, version, coordinator_epoch)
     assert isinstance(parsed.type, ControlRecordType)
 
 
 @given(st.one_of(st.integers(2, 2**15 - 1), st.integers(-(2**15), -1)), st.binary(max_size=9))
-def test_other_types_are_known_by_name_or_number_and_their_values_left_alone(number, value):
+def test_other_types_have_a_name_or_number_and_their_values_are_not_parsed(number, value):
     parsed = parse_control_record(record(struct.pack(">hh", 0, number), value))
     assert parsed == (number, 0, None)
     assert isinstance(parsed.type, ControlRecordType) == (2 <= number <= 6)
@@ -60,7 +60,7 @@ def test_the_types_have_kafkas_numbers():
         (b"\0\0\0\1", b"\x80\0\0\0\0\0"),
     ],
 )
-def test_what_cannot_be_read_is_reported_with_its_position(key, value):
+def test_an_unreadable_control_record_is_reported_with_its_position(key, value):
     with pytest.raises(CorruptBatchError) as refused:
         parse_control_record(record(key, value), position=1017)
     assert refused.value.position == 1017

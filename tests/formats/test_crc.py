@@ -26,7 +26,7 @@ CRC32C_VECTORS = {
     ),
     "empty": (b"", 0),
 }
-# Past the last parting of ways: at 6144 bytes three streams are at their longest.
+# Past the last branch: at 6144 bytes three streams have their maximum length.
 LONGEST = 7000
 ROOT = Path(__file__).parents[2]
 DATA = random.Random(7).randbytes(LONGEST + 64)
@@ -41,12 +41,12 @@ each_checksum = pytest.mark.parametrize(
 
 
 def features_of_this_processor():
-    """What the operating system says it has, in small letters and digits."""
+    """The processor features that the operating system reports, in small letters and digits."""
     if sys.platform == "darwin":
-        asked = ["hw.optional.arm64"] if platform.machine() == "arm64" else [
+        keys = ["hw.optional.arm64"] if platform.machine() == "arm64" else [
             "machdep.cpu.features", "machdep.cpu.leaf7_features",
         ]
-        said = subprocess.run(["sysctl", "-n", *asked], capture_output=True, text=True).stdout
+        said = subprocess.run(["sysctl", "-n", *keys], capture_output=True, text=True).stdout
         if platform.machine() == "arm64":
             said = "pmull crc32"  # every one since the first
     else:
@@ -117,7 +117,7 @@ def test_equal_bytes_have_a_checksum_that_reports_their_number(function, polynom
 @each_kernel
 @each_checksum
 @pytest.mark.parametrize("cut", [0, 1, 7, 150, 768, 12_288, 1_000_000, 5_000_003])
-def test_a_checksum_goes_on_from_the_bytes_before(function, polynomial, cut, kernel):
+def test_a_checksum_continues_from_earlier_bytes(function, polynomial, cut, kernel):
     first = function(HUGE[:cut], kernel=kernel)
     assert function(HUGE[cut:], first, kernel=kernel) == function(HUGE, kernel=kernel)
 

@@ -1,4 +1,4 @@
-"""The kernels that this machine does not have, on a machine that QEMU plays."""
+"""The kernels that this machine does not have, on a machine that QEMU emulates."""
 
 import platform
 import sys

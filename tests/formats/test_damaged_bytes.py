@@ -1,7 +1,7 @@
 """Every parser is fed its golden inputs cut at each byte, with each bit flipped, and random bytes.
 
 The result is a value, or an error of ours that says where the bytes are corrupt; `fuzz.parsers` has
-the parsers. Tests beside this one look at what a parser makes of damage; `tests/fuzz` goes on from
+the parsers. Neighbouring tests check what a parser makes of damage; `tests/fuzz` continues from
 here, led by coverage.
 """
 
@@ -19,7 +19,7 @@ from models.seed import SEED, examples, one_in
 
 import kafkastore.formats
 
-#: Larger inputs are not damaged everywhere, but in so many places by the seed.
+#: Larger inputs are damaged only in this many places, chosen by the seed.
 SOME_PLACES = 120 // one_in(3)
 MOST_BITS = 4000 // one_in(3)
 
@@ -53,7 +53,7 @@ def inputs(golden):
 
 
 def places(count, most):
-    """All of `count` places, or so many of them by the seed."""
+    """All of `count` places, or a number of them chosen by the seed."""
     chance = random.Random(f"{SEED} {count}")
     return range(count) if count <= most else chance.sample(range(count), most)
 

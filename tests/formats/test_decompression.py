@@ -43,7 +43,7 @@ def zstd(data, **options):
     return zstandard.ZstdCompressor(**options).compress(data)
 
 
-# What writers of that codec have put into batches, and what must come out.
+# Data in batches by writers of that codec, and the expected result.
 WRITTEN = {
     "gzip": (GZIP, compress(GZIP, RECORDS), RECORDS),
     "gzip with a file name": (GZIP, b"\x1f\x8b\x08\x08" + bytes(6) + b"name\0"
@@ -74,7 +74,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("codec", "data", "records"), WRITTEN.values(), ids=WRITTEN)
-def test_what_writers_wrote_is_read(codec, data, records):
+def test_data_of_other_writers_is_read(codec, data, records):
     assert decompress(codec, data, magic=2) == records
     assert decompress(codec, memoryview(data), magic=2) == records
 
@@ -110,7 +110,7 @@ def test_every_cut_of_a_zstd_frame_is_an_error(first, has_checksum):
                 reader(ZSTD, first + data[:size], magic=2)
 
 
-def test_zstd_frames_are_read_to_the_last_whatever_was_read_before():
+def test_zstd_frames_are_read_to_the_last_after_any_reads():
     frames = zstd(RECORDS, write_content_size=False) + zstd(b"more", write_content_size=False)
     reused = Decompressor()
     for _ in range(3):
@@ -144,7 +144,7 @@ def try_to_decompress(codec, data, magic):
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"garbage", bytes(100)])
 @pytest.mark.parametrize("codec", [GZIP, LZ4], ids=["gzip", "lz4"])
-def test_what_the_codec_did_not_write_is_an_error(codec, data):
+def test_bytes_that_the_codec_did_not_write_are_an_error(codec, data):
     with pytest.raises(DecompressionError):
         decompress(codec, data, magic=2)
 
@@ -158,7 +158,7 @@ def test_codecs_that_the_magic_does_not_have_are_not_supported(codec, magic):
 
 
 @pytest.mark.parametrize("block", ["size", "no size"])
-def test_lz4_of_magic_0_is_read_whatever_its_header_checksum_says(block):
+def test_lz4_of_magic_0_is_read_with_any_header_checksum(block):
     frame = lz4.frame.compress(RECORDS, store_size=block == "size")
     checksum_at = 14 if block == "size" else 6
     for checksum in range(256):
@@ -168,7 +168,7 @@ def test_lz4_of_magic_0_is_read_whatever_its_header_checksum_says(block):
     assert with_right_header_checksum(frame) == frame
 
 
-def test_lz4_of_magic_0_without_a_whole_header_is_an_error():
+def test_lz4_of_magic_0_without_a_complete_header_is_an_error():
     frame = lz4.frame.compress(RECORDS, store_size=True)
     for size in range(14):
         with pytest.raises(CorruptBatchError):
@@ -176,7 +176,7 @@ def test_lz4_of_magic_0_without_a_whole_header_is_an_error():
 
 
 def raw_snappy_claiming(size):
-    """A raw block that says how much comes out of it, and has nothing that would."""
+    """A raw block that states its decompressed size, but has no data."""
     return unsigned_varint(size) + b"abc"
 
 
@@ -213,7 +213,7 @@ BOMBS = {
     "lz4 that claims 2**50 bytes": lambda: (LZ4, lz4_claiming(2**50)),
     "zstd": lambda: (ZSTD, zstd(ZEROS * 4)),
     "zstd of many frames": lambda: (ZSTD, zstd(ZEROS) * 20),
-    "zstd that wants a window of 2 GiB": lambda: (ZSTD, zstd_with_window(31)),
+    "zstd that needs a window of 2 GiB": lambda: (ZSTD, zstd_with_window(31)),
 }
 
 

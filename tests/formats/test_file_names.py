@@ -57,7 +57,7 @@ def test_a_partition_directory_is_split_at_its_last_dash(name, topic, partition)
         ("x-delete-1", "x-delete", 1),
     ],
 )
-def test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off(
+def test_text_after_the_last_dot_of_a_marked_directory_is_removed(
     name, topic, partition, suffix
 ):
     assert parse_partition_directory(f"{name}.{UUID}-{suffix}") == (
@@ -68,7 +68,7 @@ def test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off(
 
 
 def test_the_topic_of_a_delete_directory_may_be_cut():
-    """logDeleteDirName: at most 255 characters, whatever is left of the topic."""
+    """logDeleteDirName: at most 255 characters, however little is left of the topic."""
     name = f"{'x' * 213}-1.{UUID}-delete"
     assert len(name) == 255
     assert parse_partition_directory(name).topic_partition == ("x" * 213, 1)
@@ -170,7 +170,7 @@ def test_any_name_is_what_the_model_reads_or_refused(name):
         ),
     ],
 )
-def test_a_segment_file_says_base_offset_type_and_state(name, file):
+def test_a_segment_file_has_base_offset_type_and_state(name, file):
     assert parse_segment_file(name) == SegmentFile(*file)
 
 
@@ -231,7 +231,7 @@ def test_a_parsed_name_is_built_again(name):
 
 
 @pytest.mark.parametrize("base_offset", [-1, 2**63])
-def test_a_number_that_is_no_offset_makes_no_name(base_offset):
+def test_a_number_that_is_not_an_offset_is_refused_in_a_name(base_offset):
     with pytest.raises(InvalidNameError):
         segment_file_name(base_offset, ".log")
 

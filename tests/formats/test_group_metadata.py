@@ -76,7 +76,7 @@ def prefixed(version, data):
 
 
 def outcome(read, data):
-    """What a reader gives; None where it refuses in its own words."""
+    """The result of a reader; None if it raises an error of the package."""
     try:
         return read(data)
     except (KafkaStoreError, message_model.Broken):
@@ -134,7 +134,7 @@ def test_a_known_type_needs_its_group():
 # Values
 
 
-def test_the_fields_of_an_offset_commit_stand_in_their_order():
+def test_the_fields_of_an_offset_commit_are_in_order():
     number, text, time, epoch = "0000010000000000", "6dc3a9", "000001a1f833d1b1", "00000007"
     expected = (
         f"0000 {number} 0003 {text} {time}",
@@ -147,7 +147,7 @@ def test_the_fields_of_an_offset_commit_stand_in_their_order():
         assert pack_offset_commit_value(OFFSET, version) == bytes.fromhex(data)
 
 
-def test_the_fields_of_group_metadata_stand_in_their_order():
+def test_the_fields_of_group_metadata_are_in_order():
     alone = GROUP._replace(members=GROUP.members[:1])
     kind, time = "0008 636f6e73756d6572 00000003", "000001a1f833d1b1"
     names, one = "0005 72616e6765 0003 612d31", "00000001"
@@ -167,7 +167,7 @@ def test_the_fields_of_group_metadata_stand_in_their_order():
 
 
 @pytest.mark.parametrize(("kind", "version"), KIND_AND_VERSION)
-def test_what_a_version_has_no_field_for_is_left_out_and_read_as_none(kind, version):
+def test_values_without_a_field_in_a_version_are_left_out_and_read_as_none(kind, version):
     message, parse, pack, made = KINDS[kind]
     fields, _ = message_model.read(message, version, pack(SAMPLES[kind], version)[2:])
     assert parse(pack(SAMPLES[kind], version)) == made(fields)
@@ -245,13 +245,13 @@ def test_another_version_is_refused(kind, version):
         pack(SAMPLES[kind], version)
 
 
-def test_an_unknown_tag_is_stepped_over():
+def test_an_unknown_tag_is_skipped():
     data = pack_offset_commit_value(OFFSET._replace(topic_id=None), 4)
     with_tag = data[:-1] + bytes.fromhex("01 09 03 aabbcc")
     assert parse_offset_commit_value(with_tag) == parse_offset_commit_value(data)
 
 
-def test_metadata_that_is_not_utf_8_comes_back_as_it_was():
+def test_metadata_that_is_not_utf_8_is_read_back_unchanged():
     data = bytes.fromhex("0000 0000000000000001 0003 61ff62 0000000000000002")
     value = parse_offset_commit_value(data)
     assert value.metadata == "a\udcffb"

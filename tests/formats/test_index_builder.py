@@ -83,7 +83,7 @@ def test_an_offset_beyond_31_bits_is_an_error(last_offset):
         built([(0, last_offset, 1)], base_offset=7)
 
 
-def test_offsets_that_go_back_are_an_error_where_both_would_be_indexed():
+def test_decreasing_offsets_are_an_error_where_both_would_be_indexed():
     assert built([(0, 1, 1), (101, 9, 2), (110, 3, 1), (120, 10, 3)])[0] == [(9, 101)]
     with pytest.raises(OutOfOrderAppendError):
         built([(0, 1, 1), (101, 9, 2), (202, 3, 3)])
@@ -123,7 +123,7 @@ def test_a_wrong_checksum_ends_the_log_before_it():
     assert time_entries_of(builder.finish()[1], 0) == [(50, 5)]
 
 
-def test_first_offsets_are_stored_where_asked_for():
+def test_first_offsets_are_stored_on_request():
     headers = headers_of([(0, 5, 50), (101, 9, 60)])
     headers["base_offset"] = [3, 6]
     builder = IndexBuilder(0, 100, has_first_offsets=True)
@@ -148,7 +148,7 @@ def test_markers_of_producers_can_be_stopped_after():
     assert IndexBuilder(0, 100).append(headers) == 6
 
 
-def test_what_is_known_of_record_batches_passes_over_older_formats():
+def test_state_of_record_batches_ignores_older_formats():
     headers = headers_of([(0, 5, 50), (101, 6, 60), (202, 7, 70)])
     headers["magic"], headers["leader_epoch"] = [2, 2, 1], [3, 2, 9]
     builder = IndexBuilder(0, 100)

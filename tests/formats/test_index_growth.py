@@ -1,4 +1,4 @@
-"""What may be appended to the indexes, and when they are full: by Kafka's own tests and a model."""
+"""Appends to the indexes, and when they are full: by Kafka's own tests and a model."""
 
 import doctest
 
@@ -34,7 +34,7 @@ VERDICTS = {
 
 
 def may_append(timestamp, offset, entries, **options):
-    """Ask for an append to a time index with these (timestamp, offset) entries."""
+    """The request to append these (timestamp, offset) entries to a time index."""
     return may_append_timestamp(
         TimestampOffset(timestamp, offset),
         base_offset=BASE_OFFSET,
@@ -64,7 +64,7 @@ def verdict(append):
         (8, 8, 1, 8),
     ],
 )
-def test_a_new_file_has_whole_entries_only(size, entry_size, entries, preallocated):
+def test_a_new_file_has_complete_entries_only(size, entry_size, entries, preallocated):
     assert max_entries(size, entry_size) == entries
     assert preallocated_size(size, entry_size) == preallocated
 
@@ -126,7 +126,7 @@ def test_without_any_slot_left_even_rolling_is_refused():
 @pytest.mark.parametrize(
     ("timestamp", "offset"), [(1000, 99), (99, 100)], ids=["offset", "timestamp"]
 )
-def test_an_entry_that_goes_back_is_refused(timestamp, offset):
+def test_an_entry_with_a_lower_key_is_refused(timestamp, offset):
     with pytest.raises(OutOfOrderAppendError):
         may_append(timestamp, offset, [(100, 100)], skip_full_check=True)
 

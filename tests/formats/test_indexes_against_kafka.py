@@ -61,7 +61,7 @@ def verdict(module, data, base_offset):
 
 
 def questions(kind, data, base_offset, seed, *, warm_section):
-    """Yield what both sides are asked, with our answer: (answer, operation, arguments...)."""
+    """Yield the queries for both sides, with our answer: (answer, operation, arguments...)."""
     module = offset_index if kind == "offset" else time_index
     slots = module.parse(data, base_offset)
     options = {"warm_section": warm_section}
@@ -134,7 +134,7 @@ def entries_to_append(kind, base_offset, seed):
 
 
 def appended(kind, entries, base_offset, slots):
-    """What appending gives by our rules: the bytes, and for each entry "." or "x"."""
+    """The result of appends by our rules: the bytes, and for each entry "." or "x"."""
     data, outcomes = b"", ""
     for entry in entries:
         try:
@@ -247,11 +247,11 @@ def shown_transactions(entries):
 
 
 def questions_about_transactions(path, base_offset, random):
-    """Yield what both sides are asked of a file, with our answer: (answer, path, operation...)."""
+    """Yield queries about a file for both sides, with our answer: (answer, path, operation...)."""
     data = path.read_bytes()
     index = TransactionIndex.open(path, base_offset)
     yield shown_transactions(index.entries()), path, "all"
-    if len(data) % transaction_index.ENTRY_SIZE == 0:  # brokers do not look at a torn end
+    if len(data) % transaction_index.ENTRY_SIZE == 0:  # brokers ignore a torn end
         yield verdict(transaction_index, data, base_offset), path, "check"
     for start, end in random.integers(-10, 400, (20, 2)).tolist():
         found = index.collect_aborted_txns(start, end)
@@ -272,8 +272,8 @@ def test_every_answer_about_transactions_is_that_of_the_broker(tmp_path, require
         base_offset = int(random.choice([0, 45, 80]))
         path = tmp_path / f"{number}.txnindex"
         path.write_bytes(data)
-        for answer, asked, *question in questions_about_transactions(path, base_offset, random):
-            requests.append(("transaction", asked, base_offset, *question))
+        for answer, file, *question in questions_about_transactions(path, base_offset, random):
+            requests.append(("transaction", file, base_offset, *question))
             expected.append(answer)
     answers = kafka_classes.ask(version, requests)
     wrong = [

@@ -77,7 +77,7 @@ def test_blanks_split_as_in_the_model(line):
 
 
 @given(st.text("ab\r\n\x0b\u2028", max_size=20))
-def test_lines_are_those_of_the_model_and_stand_where_they_say(text):
+def test_lines_and_their_positions_are_those_of_the_model(text):
     data = text.encode()
     lines = list(java_text.lines_with_positions(data))
     assert [line.decode() for _, line in lines] == model.read_lines(text)

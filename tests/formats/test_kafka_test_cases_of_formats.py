@@ -1,4 +1,4 @@
-"""Kafka's own tests of indexes and record files: which test here says the same, and those missing.
+"""Kafka's own tests of indexes and record files, their counterparts here, and those missing.
 
 The names are those of Kafka 2.4.0 and of its development in 2024; what they mean for reading is
 what counts, not how they are written.
@@ -27,7 +27,7 @@ TRANSACTION_FILE = "segment/test_transaction_index_file.py"
 LOG_FILE = "segment/test_log_file.py"
 RECOVERY = "segment/test_recovery.py"
 
-#: Kafka's test -> the tests that say the same: file and name.
+#: Kafka's test -> its counterparts: file and name.
 COVERED = {
     "TimeIndexTest.testLookUp": [
         (TIME, "test_lookup_finds_the_last_entry_at_or_before_the_timestamp")
@@ -37,17 +37,17 @@ COVERED = {
     "TimeIndexTest.testTruncate": [(TIME, "test_truncate_to_keeps_the_entries_before_the_offset")],
     "TimeIndexTest.testAppend": [(HERE, "test_a_full_time_index_keeps_one_slot_for_rolling")],
     "TimeIndexTest.testSanityCheck": [
-        (TIME, "test_check_says_what_is_wrong_with_the_last_entry"),
+        (TIME, "test_check_reports_the_problem_of_the_last_entry"),
         (TIME, "test_odd_bytes_are_found_by_check_and_ignored_otherwise"),
         (TIME, "test_check_passes_sound_indexes"),
     ],
     "TimeIndexTest.testIsFull": [(GROWTH, "test_a_time_index_is_full_with_one_slot_left")],
     "TimeIndexTest.testLastEntry": [
-        (TIME, "test_last_entry_of_an_empty_index_is_no_timestamp_at_the_base_offset")
+        (TIME, "test_last_entry_of_an_empty_index_has_no_timestamp_at_the_base_offset")
     ],
     "TimeIndexTest.testResize": [(HERE, "test_a_resized_index_file_has_the_same_entries")],
     "TimeIndexTest.testEntrySize": [(HERE, "test_entries_have_the_sizes_of_kafka")],
-    "TimeIndexTest.testParseEntry": [(TIME, "test_what_is_packed_is_parsed_again")],
+    "TimeIndexTest.testParseEntry": [(TIME, "test_packed_entries_are_parsed_again")],
     "OffsetIndexTest.randomLookupTest": [
         (OFFSET, "test_lookup_finds_the_greatest_entry_at_or_before_each_of_many_random_offsets")
     ],
@@ -73,7 +73,7 @@ COVERED = {
         (OFFSET, "test_last_offset_equal_to_the_base_offset_is_sound")
     ],
     "TransactionIndexTest.testPositionSetCorrectlyWhenOpened": [
-        (HERE, "test_what_is_appended_to_a_reopened_transaction_index_stands_after_the_rest")
+        (HERE, "test_entries_appended_to_a_reopened_transaction_index_follow_the_others")
     ],
     "TransactionIndexTest.testSanityCheck": [
         (TRANSACTION, "test_a_last_offset_below_the_base_offset_is_found_by_check")
@@ -92,7 +92,7 @@ COVERED = {
     ],
     "TransactionIndexTest.testAbortedTxnSerde": [
         (TRANSACTION, "test_an_entry_has_its_bytes_where_kafka_has_them"),
-        (TRANSACTION, "test_what_is_packed_is_parsed_again"),
+        (TRANSACTION, "test_packed_entries_are_parsed_again"),
     ],
     "TransactionIndexTest.testRenameIndex": [
         (HERE, "test_a_renamed_transaction_index_is_read_under_its_new_name")
@@ -112,7 +112,9 @@ COVERED = {
         (HERE, "test_two_readers_of_a_log_do_not_disturb_each_other")
     ],
     "FileRecordsTest.testRead": [(HERE, "test_a_log_is_read_from_its_second_batch_on")],
-    "FileRecordsTest.testFileSize": [(LOG_FILE, "test_what_is_appended_after_opening_is_not_seen")],
+    "FileRecordsTest.testFileSize": [
+        (LOG_FILE, "test_batches_appended_after_opening_are_not_seen")
+    ],
     "FileRecordsTest.testOpenOversizeFile": [
         (HERE, "test_a_log_larger_than_a_broker_opens_is_read")
     ],
@@ -159,8 +161,8 @@ COVERED = {
     ],
 }
 
-#: Kafka's test -> why there is none here.
-PASSED_OVER = {
+#: Kafka's test -> why it has no counterpart here.
+SKIPPED = {
     "OffsetIndexTest.forceUnmapTest": "indexes are read, not mapped",
     "TransactionIndexTest.testUpdateParentDir": "an index is opened by its path and never moved",
     "TransactionIndexTest.testFlush": "an index object writes nothing",
@@ -176,14 +178,14 @@ PASSED_OVER = {
 
 
 @pytest.mark.parametrize("name", COVERED)
-def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
+def test_counterparts_of_kafka_s_tests_exist(name):
     for path, function in COVERED[name]:
         assert function in names_of_tests(path), path
 
 
-def test_no_test_of_kafka_is_both_covered_and_passed_over():
-    assert not COVERED.keys() & PASSED_OVER.keys()
-    assert all(PASSED_OVER.values())
+def test_no_test_of_kafka_is_both_covered_and_skipped():
+    assert not COVERED.keys() & SKIPPED.keys()
+    assert all(SKIPPED.values())
 
 
 BASE_OFFSET = 45
@@ -256,7 +258,7 @@ def test_a_reopened_offset_index_has_the_same_entries(tmp_path):
 
 
 def test_an_offset_index_is_cut_and_grows_again():
-    """OffsetIndexTest.truncate: behind the end, at it, between entries, everything."""
+    """OffsetIndexTest.truncate: past the end, at it, between entries, everything."""
     index = offset_index.pack([(i, i) for i in range(1, 10)], 0)
 
     def cut(index, offset):
@@ -280,7 +282,7 @@ def test_an_offset_index_is_cut_and_grows_again():
     assert offset_index.entry_count(append(index, 0)) == 1
 
 
-def test_what_is_appended_to_a_reopened_transaction_index_stands_after_the_rest(tmp_path):
+def test_entries_appended_to_a_reopened_transaction_index_follow_the_others(tmp_path):
     """TransactionIndexTest.testPositionSetCorrectlyWhenOpened."""
     path = tmp_path / f"{0:020}.txnindex"
     path.write_bytes(transaction_index.pack(FOUR))
@@ -414,7 +416,7 @@ def test_the_largest_create_time_is_that_of_its_record_and_of_its_batch(open_log
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS[2:])
 def test_with_log_append_time_every_record_has_that_time(open_log, magic, codec):
-    """LogValidatorTest.checkLogAppendTime*: what the producer said remains as the base."""
+    """LogValidatorTest.checkLogAppendTime*: the producer's timestamp remains as the base."""
     batches = three_records(magic, codec, (1234, 1234, 1234), append_time=NOW)
     log = open_log(*batches)
     for batch in log.batches():

@@ -1,4 +1,4 @@
-"""Kafka's tests of producers and leader epochs: which test here says the same, and those missing.
+"""Kafka's tests of producers and leader epochs, their counterparts here, and those missing.
 
 The names are those of Kafka 2.4.0 and of its development in 2024.
 """
@@ -15,22 +15,22 @@ SNAPSHOT = "formats/test_producer_snapshot.py"
 ASSIGN = (EPOCHS, "test_an_assigned_epoch_removes_what_it_contradicts")
 END = (EPOCHS, "test_an_epoch_ends_where_the_next_begins")
 CUT_END = (EPOCHS, "test_cutting_the_end_drops_the_epochs_that_begin_there")
-CUT_START = (EPOCHS, "test_cutting_the_start_moves_the_epoch_that_holds_it")
-NO_EPOCHS = (EPOCHS, "test_nothing_is_cut_off_no_epochs")
-CHECKPOINT = (EPOCHS, "test_epochs_are_the_same_after_a_way_through_the_checkpoint")
+CUT_START = (EPOCHS, "test_truncating_the_start_moves_the_epoch_of_the_new_start")
+NO_EPOCHS = (EPOCHS, "test_truncating_no_epochs_has_no_effect")
+CHECKPOINT = (EPOCHS, "test_epochs_are_the_same_after_writing_and_reading_the_checkpoint")
 
-NEXT = (PRODUCERS, "test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0")
-WRAPS = (PRODUCERS, "test_sequences_go_on_with_0_after_the_last_one")
-REPLICAS = (PRODUCERS, "test_replicas_take_gaps_and_producers_they_do_not_know")
+NEXT = (PRODUCERS, "test_a_producer_continues_with_the_next_sequence_or_a_new_epoch_from_0")
+WRAPS = (PRODUCERS, "test_sequences_continue_with_0_after_the_last_one")
+REPLICAS = (PRODUCERS, "test_replicas_accept_gaps_and_unknown_producers")
 NEWER_MARKER = (TRANSACTIONS, "test_a_marker_of_a_newer_epoch_forgets_the_batches")
 UNSTABLE = (
     TRANSACTIONS, "test_an_offset_is_unstable_until_it_is_decided_and_the_marker_replicated"
 )
-EXPIRED = (PRODUCERS, "test_a_producer_that_expired_may_go_on")
+EXPIRED = (PRODUCERS, "test_a_producer_that_expired_may_continue")
 SNAPSHOT_OPEN = (PRODUCERS, "test_a_snapshot_holds_the_last_batch_and_the_open_transaction")
 FENCED = (TRANSACTIONS, "test_a_marker_of_an_older_coordinator_is_refused_also_after_a_reload")
 
-#: Kafka's test -> the tests that say the same: file and name.
+#: Kafka's test -> its counterparts: file and name.
 COVERED = {
     "LeaderEpochFileCacheTest.shouldAddEpochAndMessageOffsetToCache": [ASSIGN, END],
     "LeaderEpochFileCacheTest.shouldReturnLogEndOffsetIfLatestEpochRequested": [END],
@@ -94,25 +94,25 @@ COVERED = {
     "ProducerStateManagerTest.testBasicIdMapping": [NEXT],
     "ProducerStateManagerTest.testAppendTxnMarkerWithNoProducerState": [
         (TRANSACTIONS, "test_a_marker_alone_fences_older_epochs"),
-        (TRANSACTIONS, "test_before_kip_360_only_a_marker_left_makes_the_producer_unknown"),
+        (TRANSACTIONS, "test_before_kip_360_a_producer_with_only_a_marker_is_unknown"),
     ],
     "ProducerStateManagerTest.testProducerSequenceWrapAround": [WRAPS],
     "ProducerStateManagerTest.testProducerSequenceWithWrapAroundBatchRecord": [
-        (PRODUCERS, "test_a_batch_may_go_over_the_last_sequence")
+        (PRODUCERS, "test_a_batch_may_wrap_around_the_last_sequence")
     ],
     "ProducerStateManagerTest.testProducerSequenceInvalidWrapAround": [WRAPS],
     "ProducerStateManagerTest.testNoValidationOnFirstEntryWhenLoadingLog": [REPLICAS],
     "ProducerStateManagerTest.testControlRecordBumpsProducerEpoch": [NEWER_MARKER],
     "ProducerStateManagerTest.testTxnFirstOffsetMetadataCached": [UNSTABLE],
     "ProducerStateManagerTest.testPrepareUpdateDoesNotMutate": [
-        (PRODUCERS, "test_judging_does_not_change_anything")
+        (PRODUCERS, "test_preparing_does_not_change_the_state")
     ],
     "ProducerStateManagerTest.updateProducerTransactionState": [
         (TRANSACTIONS, "test_a_marker_of_the_same_epoch_leaves_the_batches")
     ],
     "ProducerStateManagerTest.testOutOfSequenceAfterControlRecordEpochBump": [NEWER_MARKER],
     "ProducerStateManagerTest.testNonTransactionalAppendWithOngoingTransaction": [
-        (TRANSACTIONS, "test_an_open_transaction_takes_transactional_batches_alone")
+        (TRANSACTIONS, "test_an_open_transaction_accepts_only_transactional_batches")
     ],
     "ProducerStateManagerTest.testRecoverFromSnapshotUnfinishedTransaction": [SNAPSHOT_OPEN],
     "ProducerStateManagerTest.testRecoverFromSnapshotFinishedTransaction": [
@@ -166,12 +166,12 @@ COVERED = {
 }
 
 FILES = "snapshot files are taken, found and removed where a log is loaded and written"
-VERIFICATION = "what a leader asks the coordinator for is in no file"
+VERIFICATION = "no file contains what a leader requests from the coordinator"
 LATE = "a metric of a running broker"
-TIERED = "only tiered storage asks for it"
+TIERED = "only tiered storage needs it"
 
-#: Kafka's test -> why there is none here.
-PASSED_OVER = {
+#: Kafka's test -> why it has no counterpart here.
+SKIPPED = {
     "LeaderEpochFileCacheTest.testPreviousEpoch": TIERED,
     "LeaderEpochFileCacheTest.testFindPreviousEpoch": TIERED,
     "LeaderEpochFileCacheTest.testFindPreviousEntry": TIERED,
@@ -204,10 +204,10 @@ PASSED_OVER = {
 
 
 @pytest.mark.parametrize("name", COVERED)
-def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
+def test_counterparts_of_kafka_s_tests_exist(name):
     for path, function in COVERED[name]:
         assert function in names_of_tests(path), path
 
 
-def test_no_test_of_kafka_is_both_covered_and_passed_over():
-    assert not COVERED.keys() & PASSED_OVER.keys()
+def test_no_test_of_kafka_is_both_covered_and_skipped():
+    assert not COVERED.keys() & SKIPPED.keys()

@@ -21,7 +21,7 @@ UNDEFINED = (-1, -1)
 
 
 def headers(*batches):
-    """Headers of batches (leader epoch, base offset), record batches if nothing else is said."""
+    """Headers of batches (leader epoch, base offset), record batches by default."""
     rows = np.zeros(len(batches), BATCH_HEADER)
     for row, (epoch, offset, *magic) in zip(rows, batches, strict=True):
         row["leader_epoch"], row["base_offset"] = epoch, offset
@@ -87,7 +87,7 @@ def test_an_epoch_ends_where_the_next_begins(entries, requested_epoch, expected)
 @pytest.mark.parametrize(
     ("end_offset", "expected"),
     [(12, THREE), (11, THREE[:2]), (9, THREE[:2]), (8, THREE[:1]), (6, []), (0, []), (-1, THREE)],
-    ids=["behind all", "on the last boundary", "between", "on a boundary", "on the first", "at 0",
+    ids=["after all", "on the last boundary", "between", "on a boundary", "on the first", "at 0",
          "undefined"],
 )
 def test_cutting_the_end_drops_the_epochs_that_begin_there(end_offset, expected):
@@ -110,15 +110,15 @@ def test_cutting_the_end_drops_the_epochs_that_begin_there(end_offset, expected)
         (15, [(4, 15)]),
     ],
     ids=["undefined", "too early", "the first offset", "in the first", "on a boundary", "between",
-         "the last boundary", "behind all: the latest is kept"],
+         "the last boundary", "after all: the latest is kept"],
 )
-def test_cutting_the_start_moves_the_epoch_that_holds_it(start_offset, expected):
+def test_truncating_the_start_moves_the_epoch_of_the_new_start(start_offset, expected):
     epochs = LeaderEpochs(THREE)
     assert epochs.truncate_from_start(start_offset) == (expected != THREE)
     assert list(epochs.entries) == expected
 
 
-def test_nothing_is_cut_off_no_epochs():
+def test_truncating_no_epochs_has_no_effect():
     epochs = LeaderEpochs()
     assert not epochs.truncate_from_start(7)
     assert not epochs.truncate_from_end(7)
@@ -132,7 +132,7 @@ def test_an_offset_is_of_the_last_epoch_that_begins_up_to_it():
     assert found == [None, 0, 1, 1, 5, 5]
 
 
-def test_epochs_are_the_same_after_a_way_through_the_checkpoint():
+def test_epochs_are_the_same_after_writing_and_reading_the_checkpoint():
     epochs = LeaderEpochs(THREE)
     epochs.truncate_from_end(11)
     epochs.truncate_from_start(8)
@@ -164,7 +164,7 @@ def test_entries_that_were_given_out_do_not_change():
 # Recovery
 
 
-def test_a_recovery_takes_epochs_that_rise_and_no_others():
+def test_a_recovery_takes_only_rising_epochs():
     epochs = LeaderEpochs()
     assert epochs.assign_many(
         headers((0, 0), (0, 5), (2, 9), (1, 12), (2, 13), (3, 14, 1), (4, 15), (-1, 16))
@@ -191,7 +191,7 @@ def test_a_recovery_before_2_7_leaves_epoch_0_out():
     st.integers(0, 1),
     st.integers(0, 12),
 )
-def test_a_recovery_takes_the_epochs_of_batches_whatever_runs_it_is_given(
+def test_a_recovery_takes_the_epochs_of_batches_from_any_runs(
     known, batches, first_epoch, cut
 ):
     epochs, rows = LeaderEpochs(known), headers(*batches)
@@ -216,7 +216,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(200))
 @given(STEPS)
-def test_whatever_is_done_the_answers_are_those_of_the_model(steps):
+def test_after_any_steps_the_answers_are_those_of_the_model(steps):
     epochs, expected = LeaderEpochs(), []
     for name, *arguments in steps:
         before = epochs.entries

@@ -14,7 +14,7 @@ from kafkastore.formats.state.leader_epochs import LeaderEpochs
 pytestmark = pytest.mark.kafka
 
 STEPS = {"truncateFromEnd": "truncate_from_end", "truncateFromStart": "truncate_from_start"}
-ASKED_EPOCHS, ASKED_OFFSETS = range(-1, 10), range(-1, 42)
+QUERIED_EPOCHS, QUERIED_OFFSETS = range(-1, 10), range(-1, 42)
 LOG_END_OFFSET = 50
 
 
@@ -23,7 +23,7 @@ def shown(entries):
 
 
 def histories(count, version):
-    """Entries of a checkpoint, in disorder for versions that mend it, and what is done then."""
+    """Checkpoint entries, out of order for versions that repair them, and the steps that follow."""
     random = np.random.default_rng(5)
     for _ in range(count):
         size = int(random.integers(4))
@@ -43,21 +43,21 @@ def histories(count, version):
         yield entries, steps
 
 
-def answer(entries, steps, *, tells_epochs):
-    """What the Java side prints, and the entries at the end."""
+def answer(entries, steps, *, shows_epochs):
+    """The expected output of the Java side, and the entries at the end."""
     try:
         epochs = LeaderEpochs(entries)
-        told = [shown(epochs.entries)]
+        lines = [shown(epochs.entries)]
         for name, *arguments in steps:
             getattr(epochs, STEPS.get(name, name))(*arguments)
-            told.append(shown(epochs.entries))
+            lines.append(shown(epochs.entries))
     except InvalidLeaderEpochError:
         return "refused", None
-    told += [shown([epochs.end_offset_for(epoch, LOG_END_OFFSET)]) for epoch in ASKED_EPOCHS]
-    for offset in ASKED_OFFSETS:
+    lines += [shown([epochs.end_offset_for(epoch, LOG_END_OFFSET)]) for epoch in QUERIED_EPOCHS]
+    for offset in QUERIED_OFFSETS:
         epoch = epochs.epoch_for_offset(offset)
-        told.append("" if epoch is None or not tells_epochs else str(epoch))
-    return "\t".join(told), epochs.entries
+        lines.append("" if epoch is None or not shows_epochs else str(epoch))
+    return "\t".join(lines), epochs.entries
 
 
 @pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
@@ -69,20 +69,20 @@ def test_leader_epochs_are_kept_as_the_broker_does(tmp_path, require_broker, ver
         path.write_bytes(pack_leader_epoch_checkpoint(entries))
         requests.append((
             path, LOG_END_OFFSET, " ".join(":".join(map(str, step)) for step in steps),
-            " ".join(map(str, ASKED_EPOCHS)), " ".join(map(str, ASKED_OFFSETS)),
+            " ".join(map(str, QUERIED_EPOCHS)), " ".join(map(str, QUERIED_OFFSETS)),
         ))
-        here, kept = answer(entries, steps, tells_epochs=version != "2.4.0")
+        here, kept = answer(entries, steps, shows_epochs=version != "2.4.0")
         expected.append(here)
         files.append((path, kept, steps))
     answers = kafka_classes.ask(version, requests, program="KafkaLeaderEpochs")
     wrong = [
-        (request[2], told, here)
-        for request, told, here in zip(requests, answers, expected, strict=True)
-        if told != here
+        (request[2], lines, here)
+        for request, lines, here in zip(requests, answers, expected, strict=True)
+        if lines != here
     ]
     assert not wrong, (len(wrong), wrong[:3])
     assert 0 < answers.count("refused") < 100
-    # What the broker wrote last; without a step nothing need have been written.
+    # The broker's last write; without a step it need not write at all.
     for path, kept, steps in files:
         if kept is not None and any(name == "assign" for name, *_ in steps[-1:]):
             assert parse_leader_epoch_checkpoint(path.read_bytes()) == kept

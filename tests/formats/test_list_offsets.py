@@ -73,13 +73,13 @@ KIND_AND_VERSION = [(kind, version) for kind in KINDS for version in VERSIONS]
 def sample(kind, version):
     """A message with every field of this version set, in two topics and three partitions."""
     if kind == "request":
-        asked = {
+        common = {
             "current_leader_epoch": 9 if version >= 4 else -1,
             "max_num_offsets": 100 if version == 0 else 1,
         }
         partitions = (
-            ListOffsetsPartition(0, -1, **asked),
-            ListOffsetsPartition(70_000, 1795166447595, **asked),
+            ListOffsetsPartition(0, -1, **common),
+            ListOffsetsPartition(70_000, 1795166447595, **common),
         )
         topics = (ListOffsetsTopic("t\xe9", partitions), ListOffsetsTopic("u", partitions[:1]))
         return ListOffsetsRequest(
@@ -97,7 +97,7 @@ def sample(kind, version):
 
 
 def outcome(read, data):
-    """What a reader gives; None where it refuses in its own words."""
+    """The result of a reader; None if it raises an error of the package."""
     try:
         return read(data)
     except (KafkaStoreError, message_model.Broken):
@@ -173,13 +173,13 @@ def test_versions_that_differ_in_meaning_alone_have_the_same_bytes():
 def test_the_bytes_of_a_request_of_each_form():
     topics = (ListOffsetsTopic("t", (ListOffsetsPartition(1, -1, -1, 1),)),)
     request = ListOffsetsRequest(topics, timeout_ms=5)
-    nobody, one, name, partition, latest = "ffffffff", "00000001", "0001 74", "00000001", 8 * "ff"
-    flexible = f"{nobody} 00 02 02 74 02 {partition} {nobody} {latest} 00 00"
+    no_id, one, name, partition, latest = "ffffffff", "00000001", "0001 74", "00000001", 8 * "ff"
+    flexible = f"{no_id} 00 02 02 74 02 {partition} {no_id} {latest} 00 00"
     expected = {
-        0: f"{nobody} {one} {name} {one} {partition} {latest} 00000001",
-        1: f"{nobody} {one} {name} {one} {partition} {latest}",
-        2: f"{nobody} 00 {one} {name} {one} {partition} {latest}",
-        4: f"{nobody} 00 {one} {name} {one} {partition} {nobody} {latest}",
+        0: f"{no_id} {one} {name} {one} {partition} {latest} 00000001",
+        1: f"{no_id} {one} {name} {one} {partition} {latest}",
+        2: f"{no_id} 00 {one} {name} {one} {partition} {latest}",
+        4: f"{no_id} 00 {one} {name} {one} {partition} {no_id} {latest}",
         6: f"{flexible} 00",
         10: f"{flexible} 00000005 00",
     }
@@ -241,7 +241,7 @@ def test_a_response_that_would_lose_something_is_refused(version, partition, fie
     assert refused.value.field == field
 
 
-def test_what_may_be_ignored_is_left_out():
+def test_ignorable_fields_are_left_out():
     topics = (ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, current_leader_epoch=5),)),)
     request = ListOffsetsRequest(topics, timeout_ms=5)
     partition = parse_request(pack_request(request, 3), 3).topics[0].partitions[0]
@@ -251,7 +251,7 @@ def test_what_may_be_ignored_is_left_out():
     assert parse_response(pack_response(response, 1), 1).throttle_time_ms == 0
 
 
-def test_an_unknown_tag_is_stepped_over():
+def test_an_unknown_tag_is_skipped():
     request = sample("request", 10)
     data = pack_request(request, 10)
     assert parse_request(data[:-1] + bytes.fromhex("01 00 03 aabbcc"), 10) == request
@@ -313,12 +313,12 @@ def test_a_request_of_another_kind_is_refused():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_whole_exchange_is_read_from_its_frames(version):
-    asked, answered = sample("request", version), sample("response", version)
+def test_a_complete_exchange_is_read_from_its_frames(version):
+    request, answered = sample("request", version), sample("response", version)
     header = RequestHeader(version, 42, "client")
-    sent = pack_request_header(header) + pack_request(asked, version)
+    sent = pack_request_header(header) + pack_request(request, version)
     read, position = parse_request_header(sent)
-    assert (read, parse_request(sent[position:], read.api_version)) == (header, asked)
+    assert (read, parse_request(sent[position:], read.api_version)) == (header, request)
     sent = pack_response_header(42, version) + pack_response(answered, version)
     correlation_id, position = parse_response_header(sent, version)
     assert (correlation_id, parse_response(sent[position:], version)) == (42, answered)
@@ -327,7 +327,7 @@ def test_a_whole_exchange_is_read_from_its_frames(version):
 # Special timestamps
 
 
-def test_every_special_timestamp_has_the_first_version_that_takes_it():
+def test_every_special_timestamp_has_the_first_version_that_accepts_it():
     assert FIRST_VERSION_WITH == {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
     names = {name: value for name, value in vars(list_offsets).items() if "_TIMESTAMP" in name}
     names.pop("UNKNOWN_TIMESTAMP")

@@ -131,7 +131,7 @@ def test_zstd_is_not_supported_before_magic_2(magic):
 
 
 GOOD = message(1, 0, 5, b"key", b"value")
-# What is in a wrapper of magic 1, and offset 44.
+# Contents of a wrapper with magic 1 and offset 44.
 BROKEN_SETS = {
     "nothing": b"",
     "a wrapper again": message(1, 0, 5, None, compress(GZIP, GOOD), GZIP),
@@ -184,7 +184,7 @@ def test_a_wrapper_without_value_is_an_error(magic):
     assert refused.value.position == 3
 
 
-def test_a_wrapper_s_key_is_stepped_over():
+def test_a_wrapper_s_key_is_skipped():
     assert seen(wrapper(GOOD, key=b"a key that no producer writes")) == [(44, 5)]
 
 
@@ -203,12 +203,12 @@ def test_a_wrapper_s_key_with_a_false_size_is_an_error(size):
 
 
 @OLD_MAGICS
-def test_every_cut_of_a_set_leaves_the_whole_messages(magic):
+def test_every_cut_of_a_set_leaves_the_complete_messages(magic):
     messages = [message(magic, offset, 5, b"k" * offset, b"v") for offset in range(3)]
-    whole = b"".join(messages)
+    complete = b"".join(messages)
     ends = [len(b"".join(messages[: count + 1])) for count in range(3)]
-    for size in range(1, len(whole)):
-        data = wrapper(whole[:size], magic=magic)
+    for size in range(1, len(complete)):
+        data = wrapper(complete[:size], magic=magic)
         count = sum(end <= size for end in ends)
         if count:
             assert len(RecordBatch(data).records()) == count
@@ -219,9 +219,9 @@ def test_every_cut_of_a_set_leaves_the_whole_messages(magic):
 
 @OLD_MAGICS
 def test_every_flipped_bit_in_an_uncompressed_set_is_read_as_the_model_reads_it(magic):
-    whole = b"".join(message(magic, offset, 5, b"k", b"v") for offset in range(2))
-    for bit in range(len(whole) * 8):
-        damaged = bytearray(whole)
+    complete = b"".join(message(magic, offset, 5, b"k", b"v") for offset in range(2))
+    for bit in range(len(complete) * 8):
+        damaged = bytearray(complete)
         damaged[bit // 8] ^= 1 << bit % 8
         data = wrapper(bytes(damaged), magic=magic)
         try:

@@ -183,12 +183,12 @@ def test_used_entries_end_where_the_padding_begins(count, padding):
     assert offset_index.entry_count(index) == len(index) // 8
 
 
-def test_an_all_zero_slot_between_entries_is_no_padding():
+def test_an_all_zero_slot_between_entries_is_not_padding():
     assert offset_index.used_entry_count(packed((1, 10), (0, 0), (3, 30), (0, 0))) == 3
 
 
 def test_lookup_without_warm_section_sees_other_slots_of_a_padded_index():
-    """The brokers before 2.1.0: in zeros behind 2,000 entries the two searches part ways."""
+    """The brokers before 2.1.0: in zeros after 2,000 entries the two searches differ."""
     index = packed(*((relative, 5 * relative) for relative in range(1, 2001))) + bytes(8 * 6000)
     model = OffsetIndexModel(index, 0, warm_section=False)
     targets = range(0, 2100, 50)
@@ -236,7 +236,7 @@ def test_a_buffer_is_released_when_it_was_read():
     [[1.5], np.array([1], np.uint64), ["1"], [2**63], [None]],
     ids=["float", "uint64", "text", "beyond int64", "none"],
 )
-def test_targets_that_are_no_int64_are_refused(targets):
+def test_targets_that_are_not_int64_are_refused(targets):
     with pytest.raises((TypeError, ValueError, OverflowError)):
         offset_index.lookup_many(packed((1, 10)), 0, targets)
 
@@ -305,7 +305,7 @@ def test_counts_and_checks_agree_with_the_model_on_any_bytes(data, base_offset):
     st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-(2**31), 2**31 - 1))),
     st.integers(0, 2**62),
 )
-def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
+def test_packed_entries_are_parsed_again(relative_entries, base_offset):
     entries = [(base_offset + relative, position) for relative, position in relative_entries]
     index = offset_index.pack(entries, base_offset)
     assert index == packed(*relative_entries)

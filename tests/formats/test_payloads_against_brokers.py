@@ -71,8 +71,8 @@ def context(request, require_broker, tmp_path):
             made.remove_run_directory()
 
 
-def asked(context, version, request):
-    """What the broker answers to a request, over a connection of its own."""
+def response_to(context, version, request):
+    """The broker's response to a request, over a new connection."""
     header = RequestHeader(version, 4711, "tests")
     frame = pack_request_header(header) + pack_request(request, version)
     host, port = context.cluster.address.split(":")
@@ -96,7 +96,7 @@ def test_every_version_of_list_offsets_is_answered(context):
         for timestamp in times:
             one = ListOffsetsPartition(0, timestamp)
             topics = (ListOffsetsTopic("t", (one,)), ListOffsetsTopic("unknown", (one,)))
-            response = asked(context, version, ListOffsetsRequest(topics, timeout_ms=5000))
+            response = response_to(context, version, ListOffsetsRequest(topics, timeout_ms=5000))
             names = {topic.name: topic.partitions for topic in response.topics}
             assert sorted(names) == ["t", "unknown"]
             ((unknown,), (answer,)) = names["unknown"], names["t"]
@@ -120,7 +120,7 @@ def compare(context, version, timestamp, answer):
         assert answer[1:4] == (0, timestamp, 3)
 
 
-def test_what_a_broker_writes_for_a_groups_member_is_read_and_packed_again(context):
+def test_records_of_a_group_s_member_by_a_broker_are_parsed_and_packed_again(context):
     _, offset_version, group_version = BROKERS[context.version]
     consume(context, "classic-group")
     is_new = context.version == "4.1.1"

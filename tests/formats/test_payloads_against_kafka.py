@@ -120,7 +120,7 @@ def versions(broker, kind):
 
 
 def some(strategy, count):
-    """As many examples of a strategy."""
+    """A number of examples of a strategy."""
     found = []
 
     @settings(
@@ -191,8 +191,8 @@ def is_text(value):
     return not isinstance(value, str) or value.isascii() or comparable(value) == value
 
 
-def told(text, ours):
-    """What Kafka read, with our names; what it left out as not of its version is as ours."""
+def normalized_answer(text, ours):
+    """Kafka's result with our names; fields that its version lacks are taken from ours."""
     found = json.loads(decoded(text))
     return _named(found, comparable(ours))
 
@@ -209,14 +209,16 @@ def _named(theirs, ours):
 
 
 def compare_readings(broker, kind, requests):
-    """Ask about (version, bytes) by a generated class or a schema; refused or read alike."""
+    """Parse (version, bytes) by a generated class or a schema: both sides must agree."""
     _, parse, _, generated, schema = KINDS[kind]
     if broker == "2.4.0":
         holder, field, _ = schema
-        asked = [("struct", holder, field.format(number), coded(data)) for number, data in requests]
+        queries = [
+            ("struct", holder, field.format(number), coded(data)) for number, data in requests
+        ]
     else:
-        asked = [("parse", generated, number, coded(data)) for number, data in requests]
-    answers = kafka_classes.ask(broker, asked, program="KafkaPayloads")
+        queries = [("parse", generated, number, coded(data)) for number, data in requests]
+    answers = kafka_classes.ask(broker, queries, program="KafkaPayloads")
     wrong = []
     for (number, data), answer in zip(requests, answers, strict=True):
         try:
@@ -227,7 +229,7 @@ def compare_readings(broker, kind, requests):
             wrong.append((number, data, answer, here))
         elif here is not None:
             text, _, again = answer.partition(" ")
-            if told(text, here) != comparable(here):
+            if normalized_answer(text, here) != comparable(here):
                 wrong.append((number, data, decoded(text), here))
             written = body(kind, PACKS[kind](parse(data, number), number))
             if is_text(here) and data.startswith(written) and again != coded(written):
@@ -243,19 +245,19 @@ BOTH = list(product(["3.9.1", "4.1.1"], KINDS))
 def test_values_are_written_as_kafka_does(require_broker, broker, kind):
     require_broker(broker)
     message, parse, _, generated, _ = KINDS[kind]
-    asked, expected = [], []
+    queries, expected = [], []
     for version in versions(broker, kind):
         for chosen in some(message_strategies.values(message, version), 60):
             fields = without(chosen, UNKNOWN_TO.get(broker, ()), message)
             data = message_model.write(message, version, fields)
             text = json.dumps(as_json(fields)).encode()
-            asked.append(("pack", generated, version, coded(text)))
+            queries.append(("pack", generated, version, coded(text)))
             expected.append(coded(data))
             assert body(kind, PACKS[kind](parse(data, version), version)) == data
-    answers = kafka_classes.ask(broker, asked, program="KafkaPayloads")
+    answers = kafka_classes.ask(broker, queries, program="KafkaPayloads")
     wrong = [
         (request[2], decoded(request[3]), answer, here)
-        for request, answer, here in zip(asked, answers, expected, strict=True)
+        for request, answer, here in zip(queries, answers, expected, strict=True)
         if answer != here
     ]
     assert not wrong, (len(wrong), sorted(wrong, key=lambda each: len(each[1]))[:4])
@@ -310,7 +312,7 @@ def test_values_are_read_and_written_as_2_4_does(require_broker, kind):
 def test_keys_are_written_and_read_as_kafka_does(require_broker, broker):
     require_broker(broker)
     versions_of = {"3.9.1": (1, 2), "4.1.1": (0, 0)}[broker]
-    asked, expected = [], []
+    queries, expected = [], []
     for group, topic, partition in some(
         st.tuples(
             message_strategies.STRINGS, message_strategies.STRINGS, st.integers(0, 2**31 - 1)
@@ -323,18 +325,18 @@ def test_keys_are_written_and_read_as_kafka_does(require_broker, broker):
             ("GroupMetadataKey", group_metadata.GroupMetadataKey(group), versions_of[1]),
         ):
             text = json.dumps(as_json(key._asdict())).encode()
-            asked.append(("pack", GROUP_CLASSES + name, version, coded(text)))
+            queries.append(("pack", GROUP_CLASSES + name, version, coded(text)))
             expected.append(coded(internal_topics.pack_group_key(key)[2:]))
         text = json.dumps({"transactionalId": group}).encode()
-        asked.append(("pack", TRANSACTION_CLASSES + "TransactionLogKey", 0, coded(text)))
+        queries.append(("pack", TRANSACTION_CLASSES + "TransactionLogKey", 0, coded(text)))
         expected.append(coded(internal_topics.pack_transaction_key(group)[2:]))
-    assert kafka_classes.ask(broker, asked, program="KafkaPayloads") == expected
+    assert kafka_classes.ask(broker, queries, program="KafkaPayloads") == expected
 
 
 @pytest.mark.parametrize("broker", ["3.9.1", "4.1.1"])
 def test_headers_are_written_as_kafka_does(require_broker, broker):
     require_broker(broker)
-    asked, expected = [], []
+    queries, expected = [], []
     for version in range(12):
         for correlation_id, client_id in ((7, "me"), (-1, None), (2**31 - 1, "")):
             header = RequestHeader(version, correlation_id, client_id)
@@ -346,11 +348,11 @@ def test_headers_are_written_as_kafka_does(require_broker, broker):
             }
             text = coded(json.dumps(fields).encode())
             is_flexible = version >= list_offsets.FIRST_FLEXIBLE_VERSION
-            asked.append(("pack", CLIENT_CLASSES + "RequestHeaderData", 1 + is_flexible, text))
+            queries.append(("pack", CLIENT_CLASSES + "RequestHeaderData", 1 + is_flexible, text))
             expected.append(coded(pack_request_header(header)))
-            asked.append(("pack", CLIENT_CLASSES + "ResponseHeaderData", int(is_flexible), text))
+            queries.append(("pack", CLIENT_CLASSES + "ResponseHeaderData", int(is_flexible), text))
             expected.append(coded(pack_response_header(correlation_id, version)))
-    assert kafka_classes.ask(broker, asked, program="KafkaPayloads") == expected
+    assert kafka_classes.ask(broker, queries, program="KafkaPayloads") == expected
 
 
 # The definitions in the jars
@@ -391,7 +393,7 @@ def described(fields, structures):
 
 
 def tabled(fields):
-    """The model's table in the same form, without defaults that Kafka has not to say."""
+    """The model's table in the same form, without defaults that Kafka need not state."""
     return tuple(
         (field.name, tabled(field.type) if isinstance(field.type, tuple) else field.type,
          field.first, field.last, field.nullable, field.tag, field.default)

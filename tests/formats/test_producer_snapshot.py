@@ -28,15 +28,15 @@ ENTRIES = st.lists(
 )
 
 
-def packed(entries, *, version=1, count=None, behind=b""):
-    """A snapshot as Kafka's schema says, its checksum right whatever else is wrong."""
+def packed(entries, *, version=1, count=None, suffix=b""):
+    """A snapshot by Kafka's schema; its checksum is right even if other fields are wrong."""
     content = struct.pack(">i", len(entries) if count is None else count)
-    content += b"".join(struct.pack(">qhiqiqiq", *entry) for entry in entries) + behind
+    content += b"".join(struct.pack(">qhiqiqiq", *entry) for entry in entries) + suffix
     return struct.pack(">hI", version, crc32c(content)) + content
 
 
 @given(ENTRIES)
-def test_what_is_packed_is_parsed_again(entries):
+def test_packed_entries_are_parsed_again(entries):
     snapshot = producer_snapshot.pack(entries)
     assert snapshot == packed(entries)
     parsed = producer_snapshot.parse(snapshot)
@@ -58,22 +58,22 @@ def test_snapshots_of_brokers_are_written_again_byte_for_byte(golden_case):
 
 
 @pytest.mark.golden_cases(names="transactions", answers="answers")
-def test_the_last_snapshot_knows_the_last_stable_offset(golden_case):
-    """Each broker closed its logs in order: the newest snapshot stands at the log end."""
+def test_the_last_snapshot_gives_the_last_stable_offset(golden_case):
+    """Each broker was shut down cleanly: the newest snapshot is at the log end."""
     was_open = 0
-    for name, told in golden_case.answers["partitions"].items():
+    for name, partition_answers in golden_case.answers["partitions"].items():
         newest = max((golden_case.logs / name).glob("*.snapshot"))
-        assert int(newest.stem) == told["log_end_offset"]
+        assert int(newest.stem) == partition_answers["log_end_offset"]
         first_offsets = producer_snapshot.parse(newest.read_bytes())["current_txn_first_offset"]
         first_offsets = first_offsets[first_offsets >= 0]
         was_open += len(first_offsets)
-        expected = min(first_offsets, default=told["log_end_offset"])
-        assert told["last_stable_offset"] == expected
+        expected = min(first_offsets, default=partition_answers["log_end_offset"])
+        assert partition_answers["last_stable_offset"] == expected
     assert was_open
 
 
-def test_bytes_after_the_entries_are_left_out_if_the_checksum_has_them():
-    assert producer_snapshot.parse(packed(TWO, behind=b"more")).tolist() == TWO
+def test_bytes_after_the_entries_are_ignored_if_the_checksum_covers_them():
+    assert producer_snapshot.parse(packed(TWO, suffix=b"more")).tolist() == TWO
     with pytest.raises(CorruptCheckpointError) as refused:
         producer_snapshot.parse(packed(TWO) + b"more")
     assert refused.value.position == producer_snapshot.CRC_AT
@@ -114,9 +114,9 @@ def test_every_cut_is_refused_where_it_is():
     for end in range(len(snapshot)):
         with pytest.raises(CorruptCheckpointError) as refused:
             producer_snapshot.parse(snapshot[:end])
-        whole = max(end - 10, 0) // 46
-        assert refused.value.position == (end if end < 10 else 10 + 46 * whole)
-        assert producer_snapshot.whole_entries(snapshot[:end]).tolist() == TWO[:whole]
+        complete = max(end - 10, 0) // 46
+        assert refused.value.position == (end if end < 10 else 10 + 46 * complete)
+        assert producer_snapshot.whole_entries(snapshot[:end]).tolist() == TWO[:complete]
 
 
 def test_every_flipped_bit_is_refused():

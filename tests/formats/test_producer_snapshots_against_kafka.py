@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kafka
 
 
 def snapshots(count, seed):
-    """Snapshots of any numbers, and as many damaged ones, most with their checksum made right."""
+    """Snapshots of any numbers, and as many damaged ones, most with a corrected checksum."""
     random = np.random.default_rng(seed)
     for _ in range(count):
         entries = np.zeros(int(random.integers(5)), PRODUCER_ENTRY)
@@ -39,7 +39,7 @@ def snapshots(count, seed):
 
 
 def shown(snapshot, *, batch_may_be_none):
-    """What the Java side prints."""
+    """The expected output of the Java side."""
     try:
         entries = producer_snapshot.parse(snapshot)
     except CorruptCheckpointError:

@@ -33,7 +33,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 # Kafka's ProducerStateManagerTest: sequences
 
 
-def test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0():
+def test_a_producer_continues_with_the_next_sequence_or_a_new_epoch_from_0():
     state = ProducerState()
     append(state, Batch(1, 0, sequence=0))
     append(state, Batch(1, 1, sequence=1))
@@ -44,7 +44,7 @@ def test_a_producer_goes_on_with_the_next_sequence_or_a_new_epoch_from_0():
     assert entry_of(state)["producer_epoch"] == 1
 
 
-def test_sequences_go_on_with_0_after_the_last_one():
+def test_sequences_continue_with_0_after_the_last_one():
     state = ProducerState()
     append(state, Batch(1, 735, epoch=15, sequence=LAST_SEQUENCE), origin="replication")
     assert refused(state, Batch(1, 736, epoch=15, sequence=1)) is errors.OutOfOrderSequenceError
@@ -52,7 +52,7 @@ def test_sequences_go_on_with_0_after_the_last_one():
     assert [batch[:2] for batch in state.last_batches(1)] == [(LAST_SEQUENCE,) * 2, (0, 0)]
 
 
-def test_a_batch_may_go_over_the_last_sequence():
+def test_a_batch_may_wrap_around_the_last_sequence():
     state = ProducerState()
     batch = Batch(1, 2000, 21, epoch=15, sequence=LAST_SEQUENCE - 10)
     append(state, batch, origin="replication")
@@ -64,7 +64,7 @@ def test_a_batch_may_go_over_the_last_sequence():
 
 
 @pytest.mark.parametrize("repeated", range(7))
-def test_the_last_five_batches_are_reported_when_they_come_twice(repeated):
+def test_the_last_five_batches_are_reported_if_they_arrive_twice(repeated):
     state = ProducerState()
     for number in range(7):
         append(state, Batch(1, 10 * number, 2, sequence=2 * number, timestamp=number))
@@ -73,18 +73,18 @@ def test_the_last_five_batches_are_reported_when_they_come_twice(repeated):
         with pytest.raises(errors.OutOfOrderSequenceError):
             state.prepare(*again, origin="client")
         return
-    told = state.prepare(*again, origin="client").duplicate
-    assert told == (2 * repeated, 2 * repeated + 1, 10 * repeated, 10 * repeated + 1, repeated)
-    assert state.last_batches(1)[repeated - 2] == told
+    known = state.prepare(*again, origin="client").duplicate
+    assert known == (2 * repeated, 2 * repeated + 1, 10 * repeated, 10 * repeated + 1, repeated)
+    assert state.last_batches(1)[repeated - 2] == known
 
 
-def test_a_part_of_a_batch_is_no_duplicate():
+def test_a_part_of_a_batch_is_not_a_duplicate():
     state = ProducerState()
     append(state, Batch(1, 0, 4, sequence=0))
     assert refused(state, Batch(1, 4, 3, sequence=0)) is errors.OutOfOrderSequenceError
 
 
-def test_replicas_take_gaps_and_producers_they_do_not_know():
+def test_replicas_accept_gaps_and_unknown_producers():
     state = ProducerState()
     append(state, Batch(1, 735, epoch=5, sequence=16), origin="replication")
     append(state, Batch(1, 736, epoch=5, sequence=30), origin="replication")
@@ -112,7 +112,7 @@ def test_since_kip_360_an_unknown_producer_begins_with_any_sequence(version):
         assert entry_of(state)["last_sequence"] == 7
 
 
-def test_a_producer_that_expired_may_go_on():
+def test_a_producer_that_expired_may_continue():
     state = ProducerState()
     append(state, Batch(1, 0, sequence=0, timestamp=5))
     state.remove_expired(5 + DAY_MS - 1)
@@ -135,7 +135,7 @@ def test_producers_expire_after_the_time_of_the_version_or_the_one_given(version
     assert state.is_empty
 
 
-def test_batches_without_a_producer_are_passed_over():
+def test_batches_without_a_producer_are_skipped():
     state = ProducerState()
     assert append(state, Batch(-1, 0), Batch(3, 1, magic=1), marker(-1, 2)) == []
     assert replay(state, Batch(-1, 0), Batch(3, 1, magic=1), marker(-1, 2)) == []
@@ -144,7 +144,7 @@ def test_batches_without_a_producer_are_passed_over():
     assert state.replay(np.zeros(0, BATCH_HEADER)).dtype == ABORTED_TXN
 
 
-def test_judging_does_not_change_anything():
+def test_preparing_does_not_change_the_state():
     state = ProducerState()
     batch = Batch(1, 15, 6, sequence=0, is_transactional=True)
     first = state.prepare(*headers([batch]), origin="client")
@@ -216,7 +216,7 @@ def test_producers_in_a_transaction_do_not_expire():
     assert state.first_undecided_offset == 99
 
 
-def test_entries_come_by_producer_id_and_are_a_copy():
+def test_entries_are_sorted_by_producer_id_and_are_a_copy():
     state = ProducerState()
     replay(state, Batch(9, 0), Batch(2**62, 1), Batch(3, 2))
     entries = state.entries()
@@ -301,7 +301,7 @@ def test_headers_may_be_any_view_of_an_array():
     assert state.entries()["producer_id"].tolist() == [0, 2, 4, 6, 8]
 
 
-def test_the_stub_says_what_the_module_has():
+def test_the_stub_matches_the_module():
     assert differences(producer_entry) == []
 
 
@@ -322,7 +322,7 @@ def test_refusals_can_be_pickled():
     st.sampled_from(VERSIONS),
     st.integers(-1, 80),
 )
-def test_a_replay_knows_what_the_model_knows_whatever_runs_it_is_given(
+def test_a_replay_has_the_state_of_the_model_for_any_runs(
     steps, cuts, version, high_watermark
 ):
     producers = Producers(rules_of(version))
@@ -363,16 +363,16 @@ def test_a_batch_is_refused_reported_or_taken_as_the_model_says(steps, version):
     offset, found = 0, []
     for step, origin in steps:
         batch = producer_model.batch_of(producers, step, offset)
-        told = producers.duplicate_of(batch) if origin == "client" and batch.magic == 2 else None
-        refusal = None if told else producers.objection(batch, origin)
+        known = producers.duplicate_of(batch) if origin == "client" and batch.magic == 2 else None
+        refusal = None if known else producers.objection(batch, origin)
         try:
             prepared = state.prepare(*headers([batch]), origin=origin)
         except errors.ProducerStateError as error:
             assert type(error).__name__ == refusal
             continue
         assert refusal is None
-        assert prepared.duplicate == told
-        if told is None:
+        assert prepared.duplicate == known
+        if known is None:
             producers.batches.append(batch)
             found += state.update(prepared).tolist()
             offset = batch.last_offset + 1

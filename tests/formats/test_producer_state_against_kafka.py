@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "InvalidProducerEpochException": "InvalidProducerEpochError",
     "TransactionCoordinatorFencedException": "TransactionCoordinatorFencedError",
     "InvalidTxnStateException": "InvalidTxnStateError",
-    # What EndTransactionMarker throws of another control record.
+    # The error of EndTransactionMarker for another control record.
     "IllegalArgumentException": "InvalidTxnStateError",
 }
 
@@ -47,7 +47,7 @@ def data_of(batch):
     if batch.is_control:
         key = b"\0\0" + int(batch.control.type).to_bytes(2, "big")
         value = b"\0\0" + (batch.control.coordinator_epoch or 0).to_bytes(4, "big", signed=True)
-    # Of its records the first is left, as behind a compaction: a batch may be very wide.
+    # Keep only the first record, as after a compaction: a batch may span many offsets.
     rows = (record_format.Row(batch.offset, batch.timestamp, key, value),)
     return record_format.Batch(rows, last_offset_kept=batch.last_offset, **fields).data
 
@@ -110,7 +110,7 @@ class History:
             if self.state.first_refusal is None:
                 self.ask(shown(found), "replay", data)
                 return
-            # Kafka's has taken some of the batches: begin anew with both.
+            # Kafka has already applied some of the batches: start again on both sides.
             self.ask(type(self.state.first_refusal).__name__, "replay", data)
             self.state = ProducerState(rules=self.rules)
             self.ask("ok", "new", self.directory)
@@ -124,12 +124,15 @@ class History:
         except errors.ProducerStateError as error:
             answer, is_written = type(error).__name__, False
         else:
-            told = prepared.duplicate
-            is_written = told is None
-            if told is None:
+            duplicate = prepared.duplicate
+            is_written = duplicate is None
+            if is_written:
                 answer = shown(self.state.update(prepared))
             else:
-                answer = f"duplicate {told.first_offset},{told.last_offset},{told.timestamp}"
+                first, last, timestamp = (
+                    duplicate.first_offset, duplicate.last_offset, duplicate.timestamp
+                )
+                answer = f"duplicate {first},{last},{timestamp}"
         self.ask(answer, "append", origin, data)
         if not is_written:
             self.known.batches, self.offset = before, start
@@ -147,7 +150,7 @@ class History:
         )
 
     def reload(self):
-        """Go on from a snapshot, that Kafka reads as this package has written it."""
+        """Continue from a snapshot that this package wrote and Kafka reads."""
         path = self.directory / f"written-{len(self.requests)}"
         data = producer_snapshot.pack(self.state.entries())
         path.write_bytes(data)
@@ -160,7 +163,7 @@ def shown(aborted):
 
 
 def as_expected(answer, request):
-    """Kafka's answer in this package's words."""
+    """Kafka's answer in this package's terms."""
     if request[0] != "state":
         return EXCEPTIONS.get(answer, answer)
     undecided, unstable, *batches, path = answer.split("\t")
@@ -191,17 +194,17 @@ def test_producers_are_followed_as_the_broker_does(tmp_path, require_broker, ver
         requests += history.requests
         expected += history.answers
     answers = kafka_classes.ask(version, requests, program="KafkaProducerState")
-    told = [
+    theirs = [
         as_expected(answer, request) for answer, request in zip(answers, requests, strict=True)
     ]
     wrong = [
-        (number, requests[number], told[number], here)
+        (number, requests[number], theirs[number], here)
         for number, here in enumerate(expected)
-        if told[number] != here
+        if theirs[number] != here
     ]
     assert not wrong, (len(wrong), wrong[:3])
-    assert {*EXCEPTIONS.values()} - {answer for answer in told if isinstance(answer, str)} <= (
+    assert {*EXCEPTIONS.values()} - {answer for answer in theirs if isinstance(answer, str)} <= (
         {"UnknownProducerIdError"} if version != "2.4.0" else set()
     )
-    assert sum(isinstance(answer, str) and answer.startswith("duplicate") for answer in told) > 10
-    assert sum(isinstance(answer, str) and "," in answer for answer in told) > 100
+    assert sum(isinstance(answer, str) and answer.startswith("duplicate") for answer in theirs) > 10
+    assert sum(isinstance(answer, str) and "," in answer for answer in theirs) > 100

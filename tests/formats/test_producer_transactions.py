@@ -29,7 +29,7 @@ def test_a_marker_alone_fences_older_epochs():
     assert entry_of(state)["last_sequence"] == 0
 
 
-def test_before_kip_360_only_a_marker_left_makes_the_producer_unknown():
+def test_before_kip_360_a_producer_with_only_a_marker_is_unknown():
     state = ProducerState(rules=rules_of("2.4"))
     append(state, marker(1, 27, epoch=2), origin="coordinator")
     assert refused(state, Batch(1, 28, epoch=2, sequence=17)) is errors.UnknownProducerIdError
@@ -58,7 +58,7 @@ def test_a_marker_of_the_same_epoch_leaves_the_batches():
     append(state, Batch(1, 41, sequence=11))
 
 
-def test_an_open_transaction_takes_transactional_batches_alone():
+def test_an_open_transaction_accepts_only_transactional_batches():
     state = ProducerState()
     append(state, Batch(1, 0, sequence=0, is_transactional=True))
     assert refused(state, Batch(1, 1, sequence=1)) is errors.InvalidTxnStateError
@@ -88,7 +88,7 @@ def test_a_marker_of_an_older_coordinator_is_refused_also_after_a_reload():
 
 
 @pytest.mark.parametrize(("version", "is_refused"), [("2.4", True), ("2.4.1", False)])
-def test_since_2_4_1_replicas_take_markers_of_any_epoch(version, is_refused):
+def test_since_2_4_1_replicas_accept_markers_of_any_epoch(version, is_refused):
     state = ProducerState(rules=rules_of(version))
     later = [marker(1, 101, coordinator_epoch=1), marker(1, 102, epoch=-1, coordinator_epoch=3)]
     append(state, marker(1, 100, coordinator_epoch=2), origin="replication")
@@ -113,7 +113,7 @@ def test_a_control_batch_that_lost_its_record_begins_nothing():
     assert state.first_unstable_offset is None
 
 
-def test_a_control_batch_of_a_producer_that_is_no_marker_is_refused():
+def test_a_producer_s_control_batch_that_is_not_a_marker_is_refused():
     state = ProducerState()
     odd = marker(1, 5)._replace(control=ControlRecord(9, 0))
     assert refused(state, odd, origin="replication") is errors.InvalidTxnStateError

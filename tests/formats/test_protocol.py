@@ -28,8 +28,8 @@ TAKES = {
     "tagged": lambda reader: reader.tagged_fields("f", {1: reader.int16}),
 }
 
-# What is taken, whether compactly, the bytes, the value.
-WHOLE = [
+# Type, whether compact, the bytes, the value.
+COMPLETE = [
     ("int8", False, "ff", -1),
     ("int16", False, "8000", -(2**15)),
     ("int32", False, "7fffffff", 2**31 - 1),
@@ -61,13 +61,13 @@ WHOLE = [
     ("tagged", True, "00", {}),
     ("tagged", True, "01 01 02 0005", {1: 5}),
     ("tagged", True, "02 01 02 0005 07 03 aabbcc", {1: 5}),
-    # Kafka does not look at the size of a tag that it knows, and counts in 32 bits.
+    # Kafka ignores the size of a tag that it knows, and counts in 32 bits.
     ("tagged", True, "01 01 8001 0005", {1: 5}),
     ("tagged", True, "80 80 80 80 08", {}),
 ]
 
 
-@pytest.mark.parametrize(("kind", "flexible", "data", "value"), WHOLE)
+@pytest.mark.parametrize(("kind", "flexible", "data", "value"), COMPLETE)
 def test_a_field_is_taken_and_the_next_one_follows(kind, flexible, data, value):
     data = bytes.fromhex(data)
     reader = ProtocolReader(data + b"next", is_flexible=flexible)
@@ -75,7 +75,7 @@ def test_a_field_is_taken_and_the_next_one_follows(kind, flexible, data, value):
     assert reader.position == len(data)
 
 
-@pytest.mark.parametrize(("kind", "flexible", "data", "value"), WHOLE)
+@pytest.mark.parametrize(("kind", "flexible", "data", "value"), COMPLETE)
 def test_a_field_cut_anywhere_is_refused_with_its_place(kind, flexible, data, value):
     data = bytes.fromhex(data)
     for size in range(len(data)):
@@ -122,7 +122,7 @@ def test_any_bytes_are_a_field_or_refused(kind, flexible, data):
     assert 0 <= reader.position <= len(data)
 
 
-def test_a_count_that_lies_costs_no_memory():
+def test_a_false_count_allocates_no_memory():
     data = b"\x7f\xff\xff\xff" + bytes(100)
     tracemalloc.start()
     for kind in ("array", "binary", "nullable array"):
@@ -159,7 +159,7 @@ PUTS = {
         "f", {tag: protocol.pack_int("f", number, 2) for tag, number in value.items()}
     ),
 }
-# Bytes that nobody writes: other negative lengths, long or negative varints, unknown tags.
+# Bytes that no writer produces: other negative lengths, long or negative varints, unknown tags.
 ONLY_READ = (
     ("nullable string", "8000"),
     ("varint", "8080808000"),
@@ -173,11 +173,11 @@ ONLY_READ = (
     ("kind", "flexible", "data", "value"),
     [
         case
-        for case in WHOLE
+        for case in COMPLETE
         if case[0] in PUTS and (case[0], case[2]) not in ONLY_READ and case[2][-2:] != "cc"
     ],
 )
-def test_a_value_is_written_as_it_is_taken(kind, flexible, data, value):
+def test_a_value_is_written_as_it_is_read(kind, flexible, data, value):
     writer = ProtocolWriter(is_flexible=flexible)
     PUTS[kind](writer, value)
     assert writer.packed() == bytes.fromhex(data)
@@ -212,7 +212,7 @@ def test_a_value_that_does_not_fit_is_refused(kind, flexible, value):
 
 
 @pytest.mark.parametrize("text", ["", "x", "A" * 21, "A" * 23, "A" * 21 + "+", "\xe9" * 22])
-def test_a_text_that_is_no_id_is_refused(text):
+def test_a_text_that_is_not_an_id_is_refused(text):
     with pytest.raises(FieldValueError) as refused:
         pack_uuid("topic id", text)
     assert refused.value.field == "topic id"

@@ -51,10 +51,10 @@ def test_a_snapshot_of_a_real_controller_is_a_framed_log(golden_case):
 
 
 @pytest.mark.golden_cases(names="kraft-metadata")
-def test_a_snapshots_name_says_what_kafkas_own_tool_says(golden_case):
-    told = (golden_case.root / "cluster-metadata.txt").read_text()
+def test_a_snapshot_s_name_is_parsed_as_by_kafka_s_own_tool(golden_case):
+    dump = (golden_case.root / "cluster-metadata.txt").read_text()
     ((name, end_offset, epoch),) = re.findall(
-        r"Dumping (\S+\.checkpoint)\nSnapshot end offset: (\d+), epoch: (\d+)", told
+        r"Dumping (\S+\.checkpoint)\nSnapshot end offset: (\d+), epoch: (\d+)", dump
     )
     file = parse_segment_file(name)
     assert (file.base_offset, file.leader_epoch) == (int(end_offset), int(epoch))
@@ -62,7 +62,7 @@ def test_a_snapshots_name_says_what_kafkas_own_tool_says(golden_case):
 
 
 @pytest.mark.golden_cases(names=["kraft-metadata", "transactions"], versions=["3.*", "4.*"])
-def test_what_a_cluster_begins_with_is_a_framed_log_too(golden_case):
+def test_a_bootstrap_checkpoint_is_a_framed_log_too(golden_case):
     first, *_, last = batches_of(golden_case.logs / BOOTSTRAP_CHECKPOINT)
     assert parse_snapshot_header(first.records()[0].value) == (0, 0)
     assert parse_snapshot_footer(last.records()[0].value) == 0
@@ -70,7 +70,7 @@ def test_what_a_cluster_begins_with_is_a_framed_log_too(golden_case):
     assert first_control_record(last).type is ControlRecordType.SNAPSHOT_FOOTER
 
 
-def test_unknown_tags_are_stepped_over():
+def test_unknown_tags_are_skipped():
     with_tag = "01 05 02 aabb"
     assert parse_snapshot_header(HEADER[:-1] + bytes.fromhex(with_tag)) == (0, 1795166941430)
     assert parse_snapshot_footer(FOOTER[:-1] + bytes.fromhex(with_tag)) == 0

@@ -1,4 +1,4 @@
-"""Batches are compressed anew: what they say stays as it was."""
+"""Recompressed batches keep their contents."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def batch_of(rows, **fields):
     st.sampled_from([{}, OF_A_PRODUCER, {**OF_A_PRODUCER, "is_transactional": True}]),
     st.sampled_from([-1, 0, 12]),
 )
-def test_all_but_the_codec_stays(rows, old_codec, codec, fields, leader_epoch):
+def test_only_the_codec_changes(rows, old_codec, codec, fields, leader_epoch):
     data = batch_of(rows, codec=old_codec, leader_epoch=leader_epoch, **fields)
     old, new = RecordBatch(data), RecordBatch(recompress(data, codec))
     assert new.codec == codec

@@ -32,11 +32,11 @@ from kafkastore import (
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.record_batch import first_record_from
 
-WHOLE = Batch((Row(7, 2000, b"key", b"value", (("name", b"x"), ("", None))), Row(9, 1999)))
+COMPLETE = Batch((Row(7, 2000, b"key", b"value", (("name", b"x"), ("", None))), Row(9, 1999)))
 
 
 def outcome(read):
-    """What a reader gives: records, or None where it refuses in its own words."""
+    """The records of a reader; None if it raises an error of the package."""
     try:
         return [tuple(record) for record in read()]
     except (KafkaStoreError, record_reader.Broken):
@@ -101,7 +101,7 @@ def test_timestamps_count_from_a_delete_horizon():
     batch = RecordBatch(written.data)
     assert [record.timestamp for record in batch.records()] == [5, 3]
     assert (batch.delete_horizon_ms, batch.base_timestamp) == (1_700_000_000_000,) * 2
-    assert RecordBatch(WHOLE.data).delete_horizon_ms is None
+    assert RecordBatch(COMPLETE.data).delete_horizon_ms is None
 
 
 def test_timestamps_wrap_as_java_s_longs_do():
@@ -141,14 +141,14 @@ def test_a_header_name_that_is_not_utf_8_is_kept():
 
 # Records bytes that break the format, and their count; a right batch is needed for contrast.
 RIGHT = record(Row(0, 0, b"k", b"v", (("h", b"x"),)), 0, 0)
-LIES = {
+FALSE_FIELDS = {
     "a negative count": (RIGHT, -1),
     "the smallest count": (RIGHT, -(2**31)),
     "one record too few": (RIGHT * 2, 1),
     "records where none are counted": (RIGHT, 0),
     "one record too many": (RIGHT, 2),
     "two billion records": (RIGHT, 2**31 - 1),
-    "bytes behind the last record": (RIGHT + b"\0", 1),
+    "bytes after the last record": (RIGHT + b"\0", 1),
     "a record of length 0": (b"\0", 1),
     "a record of negative length": (varint(-5) + RIGHT[1:], 1),
     "a record longer than the batch": (varint(len(RIGHT)) + RIGHT[1:], 1),
@@ -168,8 +168,8 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize(("records", "count"), LIES.values(), ids=LIES)
-def test_lengths_and_counts_that_lie_are_errors_with_a_position(records, count):
+@pytest.mark.parametrize(("records", "count"), FALSE_FIELDS.values(), ids=FALSE_FIELDS)
+def test_false_lengths_and_counts_are_errors_with_a_position(records, count):
     with pytest.raises(CorruptBatchError) as caught:
         RecordBatch(batch_of(records, count=count), position=4242).records()
     assert caught.value.position == 4242
@@ -194,21 +194,21 @@ def test_an_unknown_codec_is_not_supported(codec):
 
 @pytest.mark.parametrize("magic", [3, 100, -1, -128])
 def test_an_unknown_magic_is_not_supported(magic):
-    data = WHOLE.data[:16] + struct.pack(">b", magic) + WHOLE.data[17:]
+    data = COMPLETE.data[:16] + struct.pack(">b", magic) + COMPLETE.data[17:]
     with pytest.raises(UnsupportedFormatError):
         RecordBatch(data)
 
 
 def test_a_batch_cut_at_any_byte_or_with_bytes_after_is_refused():
-    for size in range(len(WHOLE.data)):
+    for size in range(len(COMPLETE.data)):
         with pytest.raises(CorruptBatchError):
-            RecordBatch(WHOLE.data[:size])
+            RecordBatch(COMPLETE.data[:size])
     with pytest.raises(CorruptBatchError):
-        RecordBatch(WHOLE.data + b"\0")
+        RecordBatch(COMPLETE.data + b"\0")
 
 
 def test_a_wrong_checksum_is_reported_with_both_numbers_and_the_place():
-    damaged = WHOLE.data[:-1] + b"\x55"
+    damaged = COMPLETE.data[:-1] + b"\x55"
     batch = RecordBatch(damaged, position=77)
     assert not batch.is_valid()
     with pytest.raises(CorruptBatchError) as caught:
@@ -276,7 +276,7 @@ def test_records_and_batches_can_be_pickled_and_copied():
         assert made.position == 123
 
 
-def test_a_batch_is_made_whole_or_not_at_all():
+def test_a_batch_is_built_completely_or_not_at_all():
     class Named(RecordBatch):
         """A class whose own constructor forgets the one of its base."""
 

@@ -35,13 +35,13 @@ NOW = 1_500_000_000_000
 
 
 def as_builders_write(written):
-    """A model batch as brokers' builders make it, where the model can be something else too."""
+    """A model batch as brokers' builders make it; models can be of other kinds."""
     if written.magic == 0:
         written = replace(written, rows=tuple(row._replace(timestamp=-1) for row in written.rows))
     if not written.rows:
         return replace(written, codec=NONE)
     times = [row.timestamp for row in written.rows]
-    # A message by itself states its own timestamp, whatever that is.
+    # An uncompressed message keeps its own timestamp.
     stated = max(-1, *times) if written.magic == 2 or written.codec != NONE else None
     return replace(written, inner_magic=None, is_raw_snappy=False, stated_max_timestamp=stated)
 
@@ -109,7 +109,7 @@ def columns_of(records):
 @bounded(200)
 @given(BATCHES)
 @example(as_builders_write(Batch((Row(0, -2),), magic=1)))
-def test_what_is_built_reads_back(written):
+def test_a_built_batch_reads_back(written):
     data = built(written)
     assert record_reader.read_records(data) == written.records
     batch = RecordBatch(data)
@@ -151,7 +151,7 @@ def test_compressed_records_are_those_of_the_slow_writer(written):
 
 @bounded(100)
 @given(st.integers(0, 1), rows(count=3, has_headers=False, timestamps=st.just(-1)))
-def test_messages_without_a_codec_stand_one_after_the_other(magic, records):
+def test_messages_without_a_codec_have_no_wrapper(magic, records):
     alone = b"".join(Batch((row,), magic=magic).data for row in records)
     assert build_batch(records, magic=magic) == alone
 
@@ -196,7 +196,7 @@ def golden_batches(case):
 
 
 def fields_of_batch(batch):
-    """What a batch says of itself, as arguments."""
+    """The header fields of a batch, as arguments."""
     append_time = batch.max_timestamp if batch.timestamp_type == 1 else None
     fields = {"magic": batch.magic, "codec": batch.codec, "log_append_time": append_time}
     if batch.magic < 2:
@@ -222,7 +222,7 @@ def test_batches_of_brokers_are_built_again(golden_case):
         records = batch.records()
         again = build_batch(records, **fields_of_batch(batch))
         assert RecordBatch(again).records() == records
-        # With LogAppendTime the producer's times, which the deltas hold, are not told.
+        # With LogAppendTime the producer's times, which the deltas hold, are not returned.
         if batch.codec == NONE and (batch.magic < 2 or batch.timestamp_type == 0):
             assert again == data
             seen += 1
@@ -247,7 +247,7 @@ def test_transaction_markers_are_those_of_brokers(golden_case):
     assert kinds == {True, False}
 
 
-def test_a_marker_says_version_kind_and_coordinator():
+def test_a_marker_has_version_kind_and_coordinator():
     (record,) = RecordBatch(
         build_end_transaction_marker(7, NOW, 5, 1, is_commit=False, coordinator_epoch=3)
     ).records()
@@ -329,11 +329,11 @@ def test_messages_are_split_too(magic, size):
     assert b"".join(made) == build_batch(records, magic=magic)
 
 
-def test_no_rows_make_no_batches():
+def test_no_rows_give_no_batches():
     assert list(build_batches_from_columns(0, columns_of([]), 100)) == []
 
 
-def test_a_builder_says_that_a_batch_is_full_and_goes_on_with_the_next():
+def test_a_builder_reports_a_full_batch_and_continues_with_the_next():
     builder = BatchBuilder(max_batch_bytes=100)
     records = [Row(offset, 5, b"k", b"v" * 20) for offset in range(2)]
     assert builder.append(records[0])
@@ -390,7 +390,7 @@ def test_keys_values_and_headers_may_be_any_bytes(kind):
 @pytest.mark.parametrize(
     "record", [Row(1, 2, "k"), Row(1, 2, 7), Row(1, 2, None, [1]), Row(1, 2, headers=[("a", "b")])]
 )
-def test_what_is_not_bytes_is_refused(record):
+def test_values_that_are_not_bytes_are_refused(record):
     with pytest.raises(TypeError):
         build_batch([record])
 
@@ -450,7 +450,7 @@ REFUSED = {
         [Row(5, 1)], {"magic": 1, "is_transactional": True}, ArgumentValueError, "magic"),
     "a delete horizon of messages": (
         [Row(5, 1)], {"magic": 1, "delete_horizon_ms": 0}, ArgumentValueError, "magic"),
-    "a transaction of nobody": (
+    "a transaction without a producer": (
         [Row(5, 1)], {"is_transactional": True}, ArgumentValueError, "producer_id"),
     "a producer without epoch": (
         [Row(5, 1)], {"producer_id": 1, "base_sequence": 0}, ArgumentValueError, "producer_epoch"),
@@ -462,7 +462,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("records", "fields", "error", "argument"), REFUSED.values(), ids=REFUSED)
-def test_what_can_not_be_written_is_refused(records, fields, error, argument):
+def test_records_that_can_not_be_written_are_refused(records, fields, error, argument):
     with pytest.raises(error) as refusal:
         build_batch(records, **fields)
     assert getattr(refusal.value, "argument", None) == argument
@@ -500,7 +500,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("damage", "where"), DAMAGED.values(), ids=DAMAGED)
-def test_columns_that_are_not_what_they_say_are_refused(damage, where):
+def test_inconsistent_columns_are_refused(damage, where):
     """`where`: the argument, or the offset of the record."""
     columns = {name: part for name, part in (THREE | damage).items() if part is not None}
     with pytest.raises((ArgumentValueError, RecordValueError)) as refusal:

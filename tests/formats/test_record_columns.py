@@ -78,7 +78,7 @@ def numbers(buffer, kind, rows):
 
 
 def table(columns):
-    """What was taken: one dict a row."""
+    """The rows taken, one dict each."""
     rows, taken = columns.take()
     readers = {
         "key": lambda parts: binaries(parts, rows),
@@ -101,12 +101,12 @@ def table(columns):
 
 
 def micros(timestamp):
-    """None where Arrow's 64 bits do not hold the microseconds."""
+    """None if the microseconds do not fit Arrow's 64 bits."""
     return timestamp * 1000 if abs(timestamp) <= (2**63 - 1) // 1000 else None
 
 
 def rows_of(written, *, include_control=False):
-    """What the columns must hold for model batches."""
+    """The expected columns for model batches."""
     return [
         {
             "key": key, "value": value, "offset": offset, "timestamp": micros(timestamp),
@@ -135,7 +135,7 @@ def decoded(written, columns=ALL_COLUMNS, **limits):
 
 @bounded(300)
 @given(LOGS, st.booleans())
-def test_columns_hold_what_was_written(written, include_control):
+def test_columns_hold_the_written_records(written, include_control):
     assert decoded(written, include_control=include_control) == rows_of(
         written, include_control=include_control
     )
@@ -143,9 +143,9 @@ def test_columns_hold_what_was_written(written, include_control):
 
 @bounded(200)
 @given(LOGS, st.sets(st.sampled_from(ALL_COLUMNS)))
-def test_columns_not_asked_for_are_not_there(written, names):
-    asked = names - {"topic", "partition"}
-    wanted = [{name: row[name] for name in asked} for row in rows_of(written)]
+def test_columns_that_were_not_requested_are_missing(written, names):
+    selected = names - {"topic", "partition"}
+    wanted = [{name: row[name] for name in selected} for row in rows_of(written)]
     assert decoded(written, names) == wanted
 
 
@@ -199,7 +199,7 @@ def test_full_columns_are_taken_and_filled_again(written, max_rows):
         before, first = first, columns.append(data, headers, first)
         taken = table(columns)
         counts = headers["count"][before:first]
-        # Of batches that give no rows any number may lie before one that is larger by itself.
+        # Any number of batches without rows may come before one that is larger than the limit.
         rows_before = len(rows_of(written[:first - 1])) - len(found)
         assert len(taken) <= max_rows or rows_before == 0 or counts.min() < 0
         found += taken
@@ -207,7 +207,7 @@ def test_full_columns_are_taken_and_filled_again(written, max_rows):
 
 
 def pieces(written, size):
-    """A log in pieces of so many batches: their headers, and their bytes."""
+    """Pieces of a log with this many batches each: their headers and bytes."""
     data = b"".join(batch.data for batch in written)
     headers = scanned(data, verify_crc=True)
     for part in np.split(headers, range(size, len(headers), size)):
@@ -216,7 +216,7 @@ def pieces(written, size):
 
 
 def read_into_room(columns, data):
-    """What a reader does: bytes of the log in memory that columns lend."""
+    """Read bytes of the log into memory of the columns, as a reader does."""
     room = columns.room(len(data))
     room[:] = data
     return room
@@ -236,7 +236,7 @@ def test_values_stay_where_they_were_read(written, size, max_rows, max_bytes):
 
 @bounded(200)
 @given(LOGS, st.lists(st.booleans(), min_size=6, max_size=6))
-def test_bytes_from_elsewhere_may_come_between(written, in_room):
+def test_bytes_from_elsewhere_may_be_in_between(written, in_room):
     columns, other = RecordColumns(ALL_COLUMNS), read_into_room(RecordColumns(["value"]), b"x" * 9)
     for (headers, data), chosen in zip(pieces(written, 1), in_room, strict=False):
         room = read_into_room(columns, data)
@@ -270,7 +270,7 @@ def test_batches_that_grow_beyond_the_room_are_decompressed_too():
     assert binaries(taken["value"], 5) == [batch.records[0][4] for batch in written]
 
 
-def test_taken_values_stay_when_the_rest_of_their_room_is_decoded():
+def test_taken_values_stay_valid_when_the_rest_of_their_room_is_decoded():
     written = in_a_row([Batch((Row(0, 1, None, bytes([number]) * 50),)) for number in range(9)])
     ((headers, data),) = pieces(written, 9)
     columns, first, taken = RecordColumns(["value"], max_rows=2), 0, []
@@ -297,7 +297,7 @@ def test_a_broken_batch_in_a_room_leaves_those_around_it():
     assert table(columns) == rows_of([written[0], written[2]])
 
 
-def test_what_was_moved_is_garbage_and_no_danger():
+def test_moved_bytes_are_garbage_but_safe_to_read():
     written = in_a_row([Batch(tuple(Row(row, 1, None, b"v" * 90) for row in range(50)))] * 4)
     ((headers, data),) = pieces(written, 4)
     columns = RecordColumns(ALL_COLUMNS)
@@ -322,7 +322,7 @@ def test_batches_may_be_left_out():
 
 @bounded(200)
 @given(LOGS)
-def test_views_refer_to_what_copies_hold(written):
+def test_views_refer_to_the_values_of_copies(written):
     data = b"".join(batch.data for batch in written)
     columns = RecordColumns(ALL_COLUMNS, binary_view=True)
     headers = scanned(data)
@@ -339,7 +339,7 @@ def test_views_refer_to_what_copies_hold(written):
 
 
 def view_of(view, buffers):
-    """The value that an Arrow view stands for."""
+    """The value of an Arrow view."""
     size, prefix, buffer, at = struct.unpack("<i4sii", view)
     if size <= 12:
         assert not any(view[4 + size :])
@@ -360,7 +360,7 @@ def test_large_values_fill_columns_before_rows_do():
     assert columns.append(data, headers, 3) == 6
 
 
-def test_taken_buffers_stay_when_columns_are_filled_again():
+def test_taken_buffers_stay_valid_when_columns_are_filled_again():
     data = Batch((Row(0, 1, b"key", b"value"),)).data
     columns = RecordColumns(["value"])
     columns.append(data, scanned(data))
@@ -373,11 +373,11 @@ def test_taken_buffers_stay_when_columns_are_filled_again():
 
 RIGHT = Batch((Row(0, 1, b"k", b"v"), Row(1, 2)))
 BROKEN = {
-    "a record count that lies": Batch((Row(2, 5),), stated_count=2),
+    "a false record count": Batch((Row(2, 5),), stated_count=2),
     "a record count of two billion": Batch((Row(2, 5),), stated_count=2**31 - 1),
     "a negative record count": Batch((Row(2, 5),), stated_count=-1),
-    "bytes behind the records": Batch((Row(2, 5), Row(3, 5)), stated_count=1),
-    "a compressed batch with a count that lies": Batch((Row(2, 5),), codec=ZSTD, stated_count=3),
+    "bytes after the records": Batch((Row(2, 5), Row(3, 5)), stated_count=1),
+    "a compressed batch with a false count": Batch((Row(2, 5),), codec=ZSTD, stated_count=3),
 }
 
 
@@ -399,8 +399,8 @@ def test_a_wrong_checksum_is_reported_and_batches_before_it_are_kept():
     assert table(columns) == rows_of([RIGHT])
 
 
-def test_a_batch_that_nobody_asked_for_is_not_decoded():
-    data = RIGHT.data + BROKEN["a record count that lies"].data
+def test_a_batch_outside_the_requested_offsets_is_not_decoded():
+    data = RIGHT.data + BROKEN["a false record count"].data
     columns = RecordColumns(ALL_COLUMNS, end_offset=2)
     assert columns.append(data, scanned(data)) == 2
     assert table(columns) == rows_of([RIGHT])
@@ -439,7 +439,7 @@ def test_records_outside_the_offsets_of_their_batch_are_kept_by_their_own_offset
 @pytest.mark.parametrize(
     ("codec", "binary_view"), some(list(product([NONE, ZSTD], [False, True])), 2, "no room")
 )
-def test_records_that_nobody_asked_for_take_no_room(codec, binary_view):
+def test_records_that_were_not_requested_take_no_memory(codec, binary_view):
     batch = Batch((Row(0, 10**6, None, bytes(2**20)),), codec=codec)
     columns = RecordColumns(
         ["value"], end_timestamp=10**6, max_bytes=2**62, binary_view=binary_view

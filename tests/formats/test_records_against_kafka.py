@@ -63,7 +63,7 @@ def build(version, batches):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_kafka_writes_is_read_as_kafka_reads_it(require_broker, version):
+def test_batches_by_kafka_are_read_as_kafka_reads_them(require_broker, version):
     require_broker(version)
     written = [batch for batch in random_batches(1) if can_be_built(version, batch)]
     for batch, data, theirs in zip(written, *build(version, written), strict=True):
@@ -77,7 +77,7 @@ def test_what_kafka_writes_is_read_as_kafka_reads_it(require_broker, version):
 
 @pytest.fixture
 def log_directory(tmp_path):
-    """A function that has Kafka put batches into a log directory, each behind the one before."""
+    """A function that has Kafka put batches into a log directory, each after the one before."""
 
     def make(version, batches):
         path = tmp_path / "t-0" / f"{0:020}.log"
@@ -163,7 +163,7 @@ def built_here(batch):
 
 
 def without_compression(data):
-    """The fields of a batch that say what is in it, and its records decompressed."""
+    """The fields of a batch that describe its contents, and its records decompressed."""
     batch = RecordBatch(data)
     at = (26, 34, 61)[batch.magic]
     head = bytearray(data[:at])
@@ -262,12 +262,12 @@ def small_batches(seed):
 
 
 def without_damaged_epochs(answer):
-    """The leader epoch is not in the checksum; to us all below 0 is none."""
+    """The checksum does not cover the leader epoch; here any value below 0 means none."""
     return re.sub(r"(batch(?: \S+){8}) -\d+", r"\1 -1", answer)
 
 
 def seen(path, version):
-    """What we see of a file, as the Java side prints it, and the error that ended it."""
+    """Our reading of a file in the format of the Java side, and the error that ended it."""
     lines, refused = [], None
     with LogFile(path) as log:
         try:
@@ -319,7 +319,7 @@ def measured(data):
 
 
 def damaged_within(batch, chance):
-    """A batch damaged behind its magic or in its records, with the right length and checksum."""
+    """A batch damaged after its magic or in its records, with the right length and checksum."""
     data = batch.data
     if chance.randrange(2) and (batch.magic == 2 or batch.codec):
         records = without_compression(data)[1]
@@ -343,7 +343,7 @@ ODD_BATCHES = {
         measured(Batch((Row(0, 5),)).data[:61] + b"\x0e\0\0\x80\0\x01\x01\0"),
         None,
     ),
-    "bytes behind a message's value": (
+    "bytes after a message's value": (
         measured(message(1, 5, 7, b"k", b"v") + b"more"),
         None,
     ),
@@ -383,7 +383,7 @@ ODD_BATCHES = {
         measured(Batch((Row(0, 5),), codec=LZ4).data[:-1] + b"\x80"),
         "lz4 records can't be decompressed",
     ),
-    "two bytes behind snappy's blocks": (
+    "two bytes after snappy's blocks": (
         measured(Batch((Row(0, 5),), codec=SNAPPY).data + b"\0\0"),
         "snappy records can't be decompressed",
     ),
@@ -446,7 +446,7 @@ def kind_of(error):
 
 
 def is_in_disorder(rebuilt):
-    """Whether batches go back, so that a broker gives up: its index takes no such entry."""
+    """Whether offsets decrease, so that a broker fails: its index refuses such an entry."""
     return (
         offset_index.first_disorder(rebuilt.offset_index, 0) >= 0
         or time_index.first_disorder(rebuilt.time_index, 0) >= 0

@@ -19,7 +19,7 @@ from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.record_builder import build_batch, build_end_transaction_marker
 
 with warnings.catch_warnings():
-    # It reads its own package's files in a way that Python 3.11 calls outdated.
+    # It reads its package's files by a deprecated way of Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.record.default_records
     import kafka.record.legacy_records
@@ -57,7 +57,7 @@ LARGE = [
 
 
 def for_magic(rows, magic):
-    """What a format has a place for."""
+    """The fields that a format supports."""
     if magic == 2:
         return rows
     return [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows]
@@ -90,7 +90,7 @@ def as_seen_here(data):
 
 
 def written_by(client, rows, magic, codec):
-    """What a client's producer writes."""
+    """The bytes that a client's producer writes."""
     if magic == 2:
         builder = client.default_records.DefaultRecordBatchBuilder(
             magic=2, compression_type=int(codec), is_transactional=False, producer_id=-1,
@@ -108,7 +108,7 @@ def written_by(client, rows, magic, codec):
 
 
 def with_leader_s_offset(data, magic, codec, last_offset):
-    """What a broker makes of a producer's bytes: it sets the offset of a wrapper."""
+    """A producer's bytes after a broker has set the offset of a wrapper."""
     if magic == 2 or codec == NONE:
         return data
     return with_right_crc(last_offset.to_bytes(8, "big") + data[8:])
@@ -125,14 +125,14 @@ def test_other_clients_read_what_is_built(client, magic, codec, rows):
 @every_format
 @bounded(15)
 @given(rows=records())
-def test_what_other_clients_write_is_read(client, magic, codec, rows):
+def test_batches_of_other_clients_are_read(client, magic, codec, rows):
     rows = for_magic(rows, magic)
     data = written_by(client, rows, magic, codec)
     assert as_seen_here(with_leader_s_offset(data, magic, codec, len(rows) - 1)) == rows
 
 
 @every_format
-def test_large_records_go_both_ways(client, magic, codec):
+def test_large_records_are_read_in_both_directions(client, magic, codec):
     rows = for_magic(LARGE, magic)
     assert as_seen_by(client, build_batch(rows, magic=magic, codec=codec)) == rows
     data = written_by(client, rows, magic, codec)

@@ -1,4 +1,4 @@
-"""Index entries and rolling, beside a slow model, and beside what a recovery makes of the log."""
+"""Index entries and rolling, compared with a slow model and with a recovery of the log."""
 
 import struct
 
@@ -98,7 +98,7 @@ def test_one_batch_a_set_gives_the_indexes_that_a_recovery_builds(given_appends)
 
 
 @given(st.lists(st.tuples(st.integers(-1, 3000), st.integers(0, 300)), max_size=30), st.data())
-def test_where_each_batch_counts_any_sets_give_the_indexes_of_a_recovery(given_appends, data):
+def test_counting_each_batch_any_sets_give_the_indexes_of_a_recovery(given_appends, data):
     builder, real = IndexBuilder(5, 400), growth(5, index_interval_bytes=400, each_batch=True)
     batches = [batch(5 + number, *each) for number, each in enumerate(given_appends)]
     position = 0
@@ -121,7 +121,7 @@ def test_a_set_must_fit_even_a_new_segment():
         growth().append(sets, 0, 0, is_new=True)
 
 
-def test_an_entry_that_has_no_slot_is_an_error():
+def test_an_entry_without_a_slot_is_an_error():
     real = growth(index_interval_bytes=0, max_offset_entries=1, max_time_entries=1)
     for offset in (0, 1):
         sets, _ = keep_offsets(batch(offset, offset, 1), 0)
@@ -142,7 +142,7 @@ def test_the_last_slot_of_a_time_index_is_for_the_end():
     assert real.take_entries() == (b"", b"")
 
 
-def test_a_reopened_segment_goes_on_from_what_its_files_hold():
+def test_a_reopened_segment_continues_from_its_files():
     real = growth(
         index_interval_bytes=10, size=500, first_timestamp=3, offset_entries=4, time_entries=2,
         last_indexed_offset=40, last_time_entry=(90, 30), largest=(95, 44),
@@ -151,6 +151,6 @@ def test_a_reopened_segment_goes_on_from_what_its_files_hold():
         sets, _ = keep_offsets(batch(offset, timestamp, 1), 0)
         assert real.append(sets, 0, 0) == 1
     offsets, times = real.take_entries()
-    # The count of bytes begins anew: the first set gets no entry.
+    # The byte count restarts: the first set gets no entry.
     assert [entry[0] for entry in struct.iter_unpack(">ii", offsets)] == [51, 52]
     assert list(struct.iter_unpack(">qi", times)) == [(95, 44), (96, 52)]

@@ -1,4 +1,4 @@
-"""How a segment grows, beside LogSegment of real brokers: the same sets leave the same indexes."""
+"""Segment growth compared with LogSegment of real brokers: equal sets give equal indexes."""
 
 import random
 
@@ -14,7 +14,7 @@ from kafkastore.versions import rules_of
 pytestmark = pytest.mark.kafka
 
 VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
-ASKED_MS = 1_000_000  # how long a segment has waited for a record of this time
+QUERIED_MS = 1_000_000  # how long a segment has waited for a record of this time
 
 
 def new_sets(chance, base_offset):
@@ -62,7 +62,7 @@ def test_a_broker_that_appends_the_same_sets_leaves_the_same_indexes(
         requests.append(
             (directory, base_offset, interval, tmp_path / f"{number}.batches", *shown)
         )
-        waited = ASKED_MS - growth.first_timestamp if growth.first_timestamp >= 0 else None
+        waited = QUERIED_MS - growth.first_timestamp if growth.first_timestamp >= 0 else None
         expected.append((base_offset, batches, growth.take_entries(), waited))
     answers = kafka_classes.ask(version, requests, program="KafkaSegments")
     for request, answer, (base_offset, batches, entries, waited) in zip(

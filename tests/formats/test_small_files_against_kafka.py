@@ -99,7 +99,7 @@ def shown_offsets(offsets):
 
 
 def compare(version, tmp_path, operation, files, parse, shown):
-    """Ask about every file; equal answers, or which are not."""
+    """Query every file on both sides; list the answers that differ."""
     requests, expected = [], []
     for number, data in enumerate(files):
         path = tmp_path / f"{number}-{operation}"

@@ -13,7 +13,7 @@ from kafkastore.formats.records import (
     record_rows,
 )
 
-#: Imported for the default of a parameter; its home is `compression`.
+#: Imported for the default of a parameter; it belongs to `compression`.
 IMPORTED = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
 
 
@@ -34,5 +34,5 @@ IMPORTED = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
     ],
     ids=lambda module: module.__name__.rpartition(".")[2],
 )
-def test_the_stub_says_what_the_module_has(module):
+def test_the_stub_matches_the_module(module):
     assert [found for found in differences(module) if found != IMPORTED] == []

@@ -77,7 +77,7 @@ def test_truncate_to_keeps_the_entries_before_the_offset(offset, kept):
     [[(10, 10), (20, -1)], [(10, 10), (9, 20)]],
     ids=["offset below the base offset", "timestamp less than the first"],
 )
-def test_check_says_what_is_wrong_with_the_last_entry(entries):
+def test_check_reports_the_problem_of_the_last_entry(entries):
     with pytest.raises(CorruptIndexError) as refused:
         time_index.check(packed(*entries), BASE_OFFSET)
     assert refused.value.position == 12
@@ -100,7 +100,7 @@ def test_check_passes_sound_indexes(count):
     time_index.check(kafkas(count), BASE_OFFSET)
 
 
-def test_last_entry_of_an_empty_index_is_no_timestamp_at_the_base_offset():
+def test_last_entry_of_an_empty_index_has_no_timestamp_at_the_base_offset():
     assert time_index.last_entry(b"", BASE_OFFSET) == (-1, BASE_OFFSET)
     assert time_index.last_entry(packed((1, 1)), BASE_OFFSET) == (1, BASE_OFFSET + 1)
 
@@ -164,7 +164,7 @@ def test_an_offset_outside_31_bits_above_the_base_offset_is_not_packed(offset):
         (500, False, 0), (500, True, 1), (500, None, 0),
     ],
 )
-def test_zeros_are_an_entry_if_the_log_says_so_or_the_file_has_one_slot(slots, may_be_zero, count):
+def test_zeros_are_an_entry_by_the_log_s_timestamp_or_for_one_slot(slots, may_be_zero, count):
     assert (
         time_index.used_entry_count(bytes(12 * slots), 0, first_timestamp_may_be_zero=may_be_zero)
         == count
@@ -187,7 +187,7 @@ def test_truncation_at_an_offset_that_repeats_keeps_what_a_broker_keeps():
 
 
 def test_padding_changes_a_brokers_answers():
-    """What a clean-shutdown marker beside a padded index does."""
+    """The effect of a clean-shutdown marker on a padded index."""
     index = kafkas(4) + bytes(12 * 100)
     assert time_index.last_entry(index, BASE_OFFSET) == (0, BASE_OFFSET)
     assert time_index.lookup(index, BASE_OFFSET, 40) == (0, BASE_OFFSET)
@@ -244,7 +244,7 @@ def test_a_buffer_is_released_when_it_was_read():
     [[1.5], np.array([1], np.uint64), ["1"], [2**63]],
     ids=["float", "uint64", "text", "beyond int64"],
 )
-def test_targets_that_are_no_int64_are_refused(targets):
+def test_targets_that_are_not_int64_are_refused(targets):
     with pytest.raises((TypeError, ValueError, OverflowError)):
         time_index.lookup_many(packed((1, 10)), 0, targets)
 
@@ -291,7 +291,7 @@ def test_counts_and_checks_agree_with_the_model_on_any_bytes(data, base_offset):
     st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1))),
     st.integers(0, 2**62),
 )
-def test_what_is_packed_is_parsed_again(relative_entries, base_offset):
+def test_packed_entries_are_parsed_again(relative_entries, base_offset):
     entries = [(timestamp, base_offset + relative) for timestamp, relative in relative_entries]
     index = time_index.pack(entries, base_offset)
     assert index == packed(*relative_entries)

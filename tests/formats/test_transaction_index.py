@@ -81,7 +81,7 @@ def test_an_entry_has_its_bytes_where_kafka_has_them():
 
 
 @given(ENTRIES)
-def test_what_is_packed_is_parsed_again(entries):
+def test_packed_entries_are_parsed_again(entries):
     index = transaction_index.pack(entries)
     assert index == packed(*entries)
     assert transaction_index.entry_count(index) == len(entries)
@@ -126,7 +126,7 @@ def test_a_torn_last_entry_is_found_by_check_and_left_out_otherwise(odd_bytes):
 
 
 @pytest.mark.parametrize("version", [1, 255, 256, -1])
-def test_another_version_is_refused_where_it_stands(version):
+def test_another_version_is_refused_with_its_position(version):
     index = packed(*FOUR[:2]) + packed(FOUR[2], version=version) + packed(FOUR[3])
     for read in (transaction_index.parse, lambda data: transaction_index.check(data, 0)):
         with pytest.raises(CorruptIndexError) as refused:

@@ -63,7 +63,7 @@ def made(fields):
 
 
 def outcome(read, data):
-    """What a reader gives; None where it refuses in its own words."""
+    """The result of a reader; None if it raises an error of the package."""
     try:
         return read(data)
     except (KafkaStoreError, message_model.Broken):
@@ -87,7 +87,7 @@ def test_the_key_is_the_transactional_id():
     assert refused.value.field == "transactional id"
 
 
-def test_the_fields_stand_in_their_order():
+def test_the_fields_are_in_order():
     numbers = "0000010000000000 0007 0000ea60 01"
     times = f"{1795166447595:016x} {1795166447536:016x}"
     plain_form = f"""0000 {numbers}
@@ -105,7 +105,7 @@ def test_an_empty_transaction_has_no_partitions():
         assert parse_value(pack_transaction_value(value, version)) == value
 
 
-def test_a_state_that_is_not_known_stays_a_number():
+def test_an_unknown_state_stays_a_number():
     data = bytearray(pack_transaction_value(VALUE, 0))
     assert parse_value(bytes(data)).transaction_status is TransactionState.ONGOING
     for number in (8, 127, -1):

@@ -67,7 +67,7 @@ def replay(producers, headers, types):
 
 @settings(max_examples=examples(200))
 @given(logs(), st.lists(st.integers(0, 40)))
-def test_a_replay_finds_the_entries_of_the_index_whatever_runs_it_is_given(log, cuts):
+def test_a_replay_finds_the_entries_of_the_index_from_any_runs(log, cuts):
     producers = ProducerState()
     ends = [*sorted(min(cut, len(log.headers)) for cut in cuts), len(log.headers)]
     found, start = [], 0
@@ -87,7 +87,7 @@ def test_a_replay_finds_the_entries_of_the_index_whatever_runs_it_is_given(log, 
 
 
 @given(logs())
-def test_a_replay_that_begins_with_a_producer_snapshot_goes_on_from_there(log):
+def test_a_replay_continues_from_a_producer_snapshot(log):
     middle = len(log.headers) // 2
     before = ProducerState()
     replay(before, log.headers[:middle], log.types_of(0, middle))
@@ -115,7 +115,7 @@ def test_a_replay_that_begins_with_a_producer_snapshot_goes_on_from_there(log):
         (header(30, attributes=0x30), False),
         (header(20, magic=1), False),
     ],
-    ids=["first", "last", "before", "across its begin", "behind", "another producer",
+    ids=["first", "last", "before", "across its begin", "after", "another producer",
          "not transactional", "the marker", "an old format"],
 )
 def test_a_batch_is_aborted_if_it_is_of_the_producers_transaction(batch, is_aborted):
@@ -129,7 +129,7 @@ def test_without_aborted_transactions_no_batch_is_aborted():
     assert AbortedBatches(array([(7, 0, 1, 2)])).of(headers[:0]).tolist() == []
 
 
-def test_asking_alters_neither_headers_nor_transactions():
+def test_a_query_alters_neither_headers_nor_transactions():
     headers, entries = header(20), array([(7, 20, 30, 31)])
     aborted = AbortedBatches(entries)
     entries["first_offset"] = 25
@@ -170,10 +170,10 @@ def batches_of(partition):
 
 
 @pytest.mark.golden_cases(names="transactions", answers="answers")
-def test_what_is_left_is_what_a_consumer_of_committed_records_got(golden_case):
+def test_the_remaining_records_are_those_of_a_read_committed_consumer(golden_case):
     skipped = 0
-    for name, told in golden_case.answers["partitions"].items():
-        if told.get("committed_offsets") is None:
+    for name, partition_answers in golden_case.answers["partitions"].items():
+        if partition_answers.get("committed_offsets") is None:
             continue
         indexes = sorted((golden_case.logs / name).glob("*.txnindex"))
         aborted = AbortedBatches(
@@ -185,15 +185,16 @@ def test_what_is_left_is_what_a_consumer_of_committed_records_got(golden_case):
                 skipped += 1
             elif not batch.is_control:
                 offsets += [record.offset for record in batch.records()]
-        expected = told["committed_offsets"]
-        assert [each for each in offsets if each < told["last_stable_offset"]] == expected
+        expected = partition_answers["committed_offsets"]
+        last_stable = partition_answers["last_stable_offset"]
+        assert [each for each in offsets if each < last_stable] == expected
     assert skipped > 20
 
 
 @pytest.mark.golden_cases(names="transactions", answers="answers")
 def test_a_replay_of_the_log_finds_the_brokers_indexes_and_last_stable_offset(golden_case):
     compared = 0
-    for name, told in golden_case.answers["partitions"].items():
+    for name, partition_answers in golden_case.answers["partitions"].items():
         producers = ProducerState()
         found = {}
         for path in sorted((golden_case.logs / name).glob("*.log")):
@@ -212,6 +213,6 @@ def test_a_replay_of_the_log_finds_the_brokers_indexes_and_last_stable_offset(go
                    for path in (golden_case.logs / name).glob("*.txnindex")}
         assert {base: data for base, data in found.items() if data} == indexes
         undecided = producers.first_undecided_offset
-        expected = told["log_end_offset"] if undecided is None else undecided
-        assert told["last_stable_offset"] == expected
+        expected = partition_answers["log_end_offset"] if undecided is None else undecided
+        assert partition_answers["last_stable_offset"] == expected
     assert compared > 1

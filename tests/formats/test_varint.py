@@ -60,14 +60,14 @@ def test_a_varint_without_end_is_an_error(field, size):
 
 @pytest.mark.parametrize("value", EDGES)
 def test_a_record_cut_within_a_varint_is_an_error(value):
-    whole = body(varint(value), key=varint(3) + b"key", value=varint(200) + b"v" * 200)
-    for size in range(len(whole)):
+    complete = body(varint(value), key=varint(3) + b"key", value=varint(200) + b"v" * 200)
+    for size in range(len(complete)):
         with pytest.raises(CorruptBatchError):
-            batch_with(whole[:size]).records()
+            batch_with(complete[:size]).records()
 
 
 def test_bytes_after_the_cut_are_never_read():
-    """The length of the record says 3; the varint would go on in the bytes of the next record."""
+    """The length of the record says 3; the varint would continue in the next record."""
     first = b"\0\xff\xff"
     second = b"\x01" + body()
     data = Batch((), first_offset=0, last_offset_kept=1, stated_max_timestamp=0, stated_count=2,

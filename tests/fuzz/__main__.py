@@ -1,4 +1,4 @@
-"""Fuzz parsers, or try an input again; ``CONTRIBUTING.md`` says how long runs are made."""
+"""Fuzz parsers, or try an input again; see ``CONTRIBUTING.md`` for long runs."""
 
 import argparse
 import os

@@ -24,7 +24,7 @@ _COVERAGE = re.compile(r"\t(INITED|DONE)\s+cov: (\d+) ft: (\d+)")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a target was fuzzed.
+    """The result of fuzzing a target.
 
     Attributes
     ----------
@@ -63,16 +63,16 @@ def fuzz(
     seconds: int,
     seed: int,
     folder: Path = FOLDER,
-    anew: bool = False,
+    fresh: bool = False,
 ) -> Outcome:
     """Fuzz one target for some time, or until something is found.
 
-    What was interesting is kept in ``corpus``, and the next run goes on with it, unless it begins
-    anew; what was found is kept in ``found``.
+    Interesting inputs are kept in ``corpus``, and the next run continues from them unless
+    ``fresh``; failures are kept in ``found``.
     """
     golden, corpus, found = (folder / name / part for part in ("golden", "corpus", "found"))
     shutil.rmtree(golden, ignore_errors=True)
-    if anew:
+    if fresh:
         shutil.rmtree(corpus, ignore_errors=True)
     for directory in (golden, corpus, found):
         directory.mkdir(parents=True, exist_ok=True)

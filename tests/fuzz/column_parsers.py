@@ -1,4 +1,4 @@
-"""Columns of records, filled from any bytes, and held against the same records one by one."""
+"""Columns of records, filled from any bytes, and compared with the same records one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADER_SIZE = batch_header.BATCH_HEADER.itemsize
 
 
 def read_record_columns(data):
-    """Fill columns from a log; the first byte chooses how, and what the log's records lie in."""
+    """Fill columns from a log; the first byte chooses how, and the container of the records."""
     options, log = (data[0], data[1:]) if data else (0, b"")
     if options & 0x30:
         log = compressed(log, (options >> 4) & 3)
@@ -45,9 +45,9 @@ def read_record_columns(data):
         given[:] = log
     offsets = list(column_offsets(columns, given, headers, errors))
     if options & 1 and options & 0x44 == 0:
-        expected, whole = offsets_of_records(log, headers)
-        # Columns may go on where the broken record is one that nobody asked for.
-        assert (offsets if whole else offsets[: len(expected)]) == expected
+        expected, complete = offsets_of_records(log, headers)
+        # Columns need not fail at a broken record outside the requested offsets.
+        assert (offsets if complete else offsets[: len(expected)]) == expected
     raise_first(errors)
 
 
@@ -65,7 +65,7 @@ def column_offsets(columns, log, headers, errors):
 
 
 def checked_offsets(rows, taken):
-    """Check that buffers hold what they say, and return the offsets."""
+    """Check that buffers are consistent, and return the offsets."""
     for name in taken.keys() & {"key", "value"}:
         check_binary(rows, taken[name])
     if "headers" in taken:
@@ -119,22 +119,22 @@ def offsets_of_records(log, headers):
     They end before the first that is.
     """
     offsets = []
-    whole = True
+    complete = True
     for header in headers:
         if 0 <= header["last_offset"] >= header["base_offset"] >= LAST_OFFSET:
-            continue  # nobody asked for it, and columns do not look inside
+            continue  # not requested; columns do not parse it
         start = int(header["position"])
         batch = record_batch.RecordBatch(log[start : start + header["size"]], start)
         try:
             offsets += [record.offset for record in records_from(batch)]
         except KafkaStoreError:
-            whole = False
+            complete = False
             break
-    return [offset for offset in offsets if 0 <= offset < LAST_OFFSET], whole
+    return [offset for offset in offsets if 0 <= offset < LAST_OFFSET], complete
 
 
 def compressed(records, codec):
-    """Put any bytes into a batch as its records, so that the decoders get them behind a codec."""
+    """Put any bytes into a batch as its records, so that the decoders get them after a codec."""
     if not records:
         return b""
     kind, records = records[0], records[1:]

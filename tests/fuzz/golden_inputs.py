@@ -1,4 +1,4 @@
-"""Small golden inputs of every kind, drawn from the archives: what parsers are fed damaged."""
+"""Small golden inputs of every kind, from the archives, to be damaged for parsers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from kafkastore.samples.unpacking import unpack_archive
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
-#: Of a version and a case, its directory.
+#: The directory of a version and a case.
 CaseDirectory = Callable[[str, str], Path]
 
 #: The first byte of inputs for columns: all of them, as views, with transaction markers, few rows,
-#: inner records behind gzip and lz4, bounds.
+#: inner records compressed with gzip and lz4, bounds.
 COLUMN_CHOICES = (0b1, 0b11, 0b1001, 0b1010, 0b10001, 0b110001, 0b1000100)
 LARGEST = 1500
 
 
 @contextmanager
 def unpacked() -> Iterator[CaseDirectory]:
-    """Unpack archives when they are asked for, into a directory that goes away."""
+    """Unpack archives on request, into a temporary directory."""
     manifest = json.loads((GOLDEN / "MANIFEST.json").read_text())
     with tempfile.TemporaryDirectory() as directory:
 
@@ -46,7 +46,7 @@ def unpacked() -> Iterator[CaseDirectory]:
 
 
 def golden_inputs(directory_of: CaseDirectory) -> dict[str, list[bytes]]:
-    """Choose small golden inputs, by the kinds that `PARSERS` asks for."""
+    """Choose small golden inputs, by the kinds that `PARSERS` needs."""
     batches = list(_smallest_batches(directory_of).values())
     log = b"".join(batch for batch in batches if len(batch) < 200)
     inputs = {
@@ -77,7 +77,7 @@ def golden_inputs(directory_of: CaseDirectory) -> dict[str, list[bytes]]:
 
 
 def inputs_of(name: str, inputs: dict[str, list[bytes]]) -> list[bytes]:
-    """Return the inputs that a parser is begun with, the small ones first."""
+    """Return the initial inputs of a parser, small ones first."""
     return sorted((data for kind in PARSERS[name].inputs for data in inputs[kind]), key=len)
 
 
@@ -98,7 +98,7 @@ def _files(directory_of: CaseDirectory, suffix: str) -> list[bytes]:
 
 
 def _smallest(files: list[bytes], least: int) -> list[bytes]:
-    """The smallest files that hold something, and one with two entries."""
+    """The smallest files that are not empty, and one with two entries."""
     files = sorted({data for data in files if len(data) >= least}, key=len)
     return [*files[:2], *[data for data in files if len(data) >= 2 * least][:2]]
 

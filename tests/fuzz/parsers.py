@@ -1,4 +1,4 @@
-"""Every parser of `kafkastore.formats`, as a function of bytes that looks at all of the result.
+"""Every parser of `kafkastore.formats`, as a function of bytes that reads all of the result.
 
 The searches for times in files are among them.
 
@@ -76,7 +76,7 @@ def read_batch_header(data):
 
 
 def read_record_batch(data):
-    """Look at every attribute of every batch, decode its records, search them by time."""
+    """Read every attribute of every batch, decode its records, search them by time."""
     errors = []
     for position, batch in each_batch(exactly(data)):
         for look in (record_batch_values, records_from, record_batch.RecordBatch.verify):
@@ -121,7 +121,7 @@ def read_decompression(data):
 
 
 def read_index(index):
-    """Return a reader that asks an index everything."""
+    """Return a reader that calls every method of an index."""
 
     def read(data):
         data = exactly(data)
@@ -168,7 +168,7 @@ def read_transaction_index(data):
 
 
 def read_transactions(data):
-    """Replay the transactions of a log, and tell which of its batches are aborted."""
+    """Replay the transactions of a log, and list which of its batches are aborted."""
     headers = scanned(data)
     is_control = (headers["magic"] == 2) & (headers["attributes"] & 0x20 != 0)
     controls = []
@@ -184,23 +184,23 @@ def read_transactions(data):
 
 def read_control_records(data):
     for position, batch in each_batch(data):
-        whole = record_batch.RecordBatch(batch, position)
-        for record in records_from(whole):
+        parsed = record_batch.RecordBatch(batch, position)
+        for record in records_from(parsed):
             control_records.parse_control_record(record, position=position)
-        if whole.is_control:
-            control_records.first_control_record(whole)
+        if parsed.is_control:
+            control_records.first_control_record(parsed)
 
 
 def read_producer_snapshot(data):
-    """Parse as it is, and with the checksum made right: else chance would never get past it."""
+    """Parse as it is, and with the right checksum, which random bytes would never have."""
     right = bytearray(data)
     if len(right) >= producer_snapshot.ENTRIES_AT:
         checksum = crc32c(bytes(right[producer_snapshot.COUNT_AT :]))
         right[producer_snapshot.CRC_AT : producer_snapshot.COUNT_AT] = checksum.to_bytes(4, "big")
     entries = or_error(producer_snapshot.parse, bytes(right))
-    whole = producer_snapshot.whole_entries(bytes(right))
+    complete = producer_snapshot.whole_entries(bytes(right))
     if entries is not None:
-        assert entries.tobytes() == whole.tobytes()
+        assert entries.tobytes() == complete.tobytes()
         assert right.startswith(producer_snapshot.pack(entries)[producer_snapshot.COUNT_AT :], 6)
         producer_state.ProducerState(entries).first_undecided_offset  # noqa: B018
     producer_snapshot.parse(data)
@@ -243,7 +243,7 @@ def read_each(*parse: Callable[[bytes], object]) -> Callable[[bytes], None]:
 
 
 def read_record_builder(data):
-    """Write again what was read: the same records come out, of rows and of columns."""
+    """Rewrite the records that were read: they stay equal, as rows and as columns."""
     for position, batch in each_batch(data):
         source = record_batch.RecordBatch(batch, position)
         records = records_from(source)
@@ -315,7 +315,7 @@ def read_record_rows(data):
 
 
 def read_append_sets(data):
-    """Take a log's batches as a follower and as a leader does, also with their checksums right."""
+    """Take a log's batches as a follower and as a leader does, also with right checksums."""
     right = bytearray(data)
     for header in scanned(data):
         if header["magic"] == 2:
@@ -343,7 +343,7 @@ def read_append_sets(data):
 
 
 class Parser(NamedTuple):
-    """A parser and the kinds of golden input it is begun with, see `golden_inputs`.
+    """A parser and the kinds of its initial golden inputs, see `golden_inputs`.
 
     `position_is_known` is False where the caller alone knows it.
     """

@@ -1,4 +1,4 @@
-"""What the parsers of the registry share: bytes that end where they say, batches, errors."""
+"""Helpers of the registered parsers: bytes with an exact end, batches, errors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ MAX_DECOMPRESSED_BYTES = 1024 * 1024
 
 
 def exactly(data):
-    """Copy bytes to memory that ends where they do: `bytes` have a zero behind them."""
+    """Copy bytes to memory that ends with them: `bytes` are followed by a zero."""
     return np.frombuffer(data, np.uint8).copy()
 
 
 def or_error(parse, *arguments, **options):
-    """Call, and let an error of ours be a result: what comes next in a parser is called too."""
+    """Call, and return an error of ours as a result, so that the parser continues."""
     with contextlib.suppress(KafkaStoreError):
         return parse(*arguments, **options)
 
@@ -36,7 +36,7 @@ def scanned(data, *, position=0, verify_crc=False):
 
 
 def each_batch(data):
-    """Split a log; of bytes that are no batch at all, give them as one."""
+    """Split a log; return bytes that are not a batch as one piece."""
     headers = scanned(data)
     if not len(headers):
         yield 0, data
@@ -50,7 +50,7 @@ def records_from(batch):
 
 
 def raise_first(errors):
-    """Raise what a caller would have seen first; the positions of the others are checked too."""
+    """Raise the first error; check the positions of the others too."""
     for error in errors:
         check_position(error)
     if errors:

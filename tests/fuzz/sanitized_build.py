@@ -1,8 +1,8 @@
-"""The package compiled with sanitizers, in folders of its own: for memory, or for threads.
+"""The package compiled with sanitizers, in separate folders: for memory, or for threads.
 
-The one for memory also tells libFuzzer, which is part of atheris, where compiled code has been: see
-`coverage.c`. Without libFuzzer AddressSanitizer is told, and does nothing with it. Only `setup.py`
-says what is compiled; a compiler of ours adds the sanitizers' options behind its own.
+The one for memory also reports coverage of compiled code to libFuzzer, a part of atheris: see
+`coverage.c`. Without libFuzzer, AddressSanitizer gets the report and ignores it. Only `setup.py`
+says what is compiled; a compiler of ours appends the sanitizers' options to its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPTIONS = (
     "-O1",
     "-g1",
     "-w",
-    "-fno-wrapv",  # Python's own options have -fwrapv, and nothing overflows with that
+    "-fno-wrapv",  # Python's options include -fwrapv, which hides overflows
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=undefined",
@@ -40,7 +40,7 @@ THREAD_RUNTIMES = {
     "gcc": ("libtsan.so",),
     "clang": (f"libclang_rt.tsan-{os.uname().machine}.so",),
 }
-#: ThreadSanitizer wants its addresses where they would be without ASLR.
+#: ThreadSanitizer needs the address layout without ASLR.
 WITHOUT_ASLR = ("setarch", "--addr-no-randomize")
 
 #: An abort ends the process at the first report; huge `malloc`s fail, as they would elsewhere.
@@ -91,7 +91,7 @@ def find_compiler(wanted: dict[str, tuple[str, ...]] = RUNTIMES) -> Compiler:
         path = shutil.which(name)
         if path is None:
             continue
-        # Of a library that it does not have, a compiler prints the name alone.
+        # For a library that it does not have, a compiler prints only the name.
         found = tuple(_said_by(path, f"-print-file-name={library}") for library in runtimes)
         if all(os.path.isabs(library) for library in found):
             return Compiler(path, ("-shared-libasan",) if name == "clang" else (), found)
@@ -119,7 +119,7 @@ def build(*, for_fuzzing: bool = False) -> SanitizedBuild:
             "LD_PRELOAD": " ".join(libraries),
             "ASAN_OPTIONS": ASAN_OPTIONS,
             "UBSAN_OPTIONS": UBSAN_OPTIONS,
-            "PYTHONMALLOC": "malloc",  # Python's own would hide what lies behind an object
+            "PYTHONMALLOC": "malloc",  # Python's allocator would hide reads past an object
             **_paths(packages),
         },
     )

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, uint8_t
 
 
 def read_past_end(const uint8_t[::1] data not None):
-    """Read the byte behind the last."""
+    """Read the byte after the last."""
     cdef const uint8_t* at = &data[0]
     return at[data.shape[0]]
 

@@ -1,4 +1,4 @@
-"""One fuzz target in a process of its own, which `campaign` starts: ``-m fuzz.target NAME ...``.
+"""One fuzz target in a separate process, which `campaign` starts: ``-m fuzz.target NAME ...``.
 
 What follows the name are libFuzzer's options, corpus folders, or files to try again.
 """

@@ -1,4 +1,4 @@
-"""Some seconds of fuzzing for some parsers, led by coverage; and that it would find something."""
+"""Some seconds of coverage-guided fuzzing for some parsers; and it finds planted faults."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from models.seed import SEED, one_in, some
 
 pytestmark = [
     pytest.mark.fuzz,
-    # Targets run beside each other, and a test may wait for all those before its own.
+    # Targets run in parallel, and a test may wait for all targets before its own.
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
         sys.platform != "linux" or platform.machine() != "x86_64",
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 SECONDS = 12 // one_in(2)
-#: A busy machine tries few inputs in that time; then it goes on.
+#: A busy machine tries few inputs in that time; then the run continues.
 MOST_SECONDS = 300
 FAULTS = {
     "find_magic": "the magic bytes were found",
@@ -39,7 +39,7 @@ def compiled():
 
 @pytest.fixture(scope="module")
 def campaigns(request, compiled, golden):
-    """A future of what is found in each parser whose test will run; as many at a time as cores."""
+    """A future of the findings for each parser whose test will run; as many at a time as cores."""
     inputs = golden_inputs(lambda version, case: golden(version, case, "answers").root)
     names = [
         item.callspec.params["name"]
@@ -57,7 +57,7 @@ def campaigns(request, compiled, golden):
                 seconds=seconds,
                 seed=max(SEED, 1),  # 0 draws another
                 folder=campaign.FOLDER / "test",
-                anew=is_first,
+                fresh=is_first,
             )
             has_grown = outcome.features > outcome.features_at_start
             if outcome.findings or has_grown or seconds > MOST_SECONDS:
@@ -73,7 +73,7 @@ def test_a_parser_is_fuzzed(name, campaigns):
     outcome = campaigns[name].result()
     print(outcome)
     assert not outcome.findings, f"{outcome}\n{outcome.output[-6000:]}"
-    # Golden inputs alone do not reach so far: what is found is led by what was reached.
+    # Golden inputs alone do not reach this code: the coverage guides the fuzzer to it.
     assert outcome.features > outcome.features_at_start > 0
 
 

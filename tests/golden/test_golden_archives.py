@@ -1,4 +1,4 @@
-"""The golden archives are the ones that were made, and unpack with the recorded mtimes."""
+"""The golden archives match the manifest, and unpack with the recorded mtimes."""
 import hashlib
 import json
 import os

@@ -1,9 +1,9 @@
-"""What DumpLogSegments of each version prints is read the same way."""
+"""The output of DumpLogSegments is parsed the same way for each version."""
 import pytest
 from golden.make.dump import parse_dump
 
 LOG = "00000000000000000000.log"
-# version: a line of its tool, and what is kept of it
+# version: a line of its tool, and the fields kept of it
 BATCH_LINES = {
     "0.8.2.2": (
         (

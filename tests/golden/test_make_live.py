@@ -1,4 +1,4 @@
-"""The maker's way with real brokers: the same seed gives the same records, a load gives answers."""
+"""Golden data from real brokers: the same seed gives the same records, a load gives answers."""
 import json
 
 import pytest

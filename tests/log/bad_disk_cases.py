@@ -1,4 +1,4 @@
-"""Sectors that can't be read: one clear error with its byte, and all the rest is reachable.
+"""Unreadable sectors: one clear error with its byte, and all other data is readable.
 
 `test_reading_of_bad_disks.py` runs these where compiled code meets such sectors too.
 """
@@ -67,7 +67,7 @@ with_every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READER
 
 
 @with_every_reader
-def test_what_lies_before_a_bad_sector_is_read_and_the_error_has_its_byte(logs, disk, read):
+def test_records_before_a_bad_sector_are_read_and_the_error_has_its_byte(logs, disk, read):
     path = path_of(logs, 40)
     disk.damage(path, 10 * SIZE + 5, 12 * SIZE)
     found, error = until_error(read(kafkastore.open(logs)["t-0"]))
@@ -78,7 +78,7 @@ def test_what_lies_before_a_bad_sector_is_read_and_the_error_has_its_byte(logs, 
 
 
 @with_every_reader
-def test_what_lies_after_a_bad_sector_can_be_asked_for(logs, disk, read):
+def test_records_after_a_bad_sector_can_be_read(logs, disk, read):
     disk.damage(path_of(logs, 40), 10 * SIZE + 5, 12 * SIZE)
     log = kafkastore.open(logs)["t-0"]
     assert list(read(log, 80)) == list(range(80, 120))
@@ -98,7 +98,7 @@ def test_a_time_is_found_on_either_side_of_a_bad_sector(logs, disk):
         found = log.offset_for_timestamp(target, on_corrupt="skip", skipped=skipped)
         assert found.offset == -(-target // 10)
         assert bool(skipped) == (target > 600)
-        if target > 600:  # what lies in the bad sector may be as late
+        if target > 600:  # a record in the bad sector may be as late
             with pytest.raises(kafkastore.CorruptBatchError):
                 log.offset_for_timestamp(target)
         else:
@@ -120,8 +120,8 @@ def test_an_index_that_can_t_be_read_changes_no_answer(logs, disk, suffix, start
         assert list(read(log, 33, 91)) == list(range(33, 91))
     assert log.log_end_offset == 120
     for each in log.segments:
-        asked = each.base_offset + 7
-        assert each.translate_offset(asked) == (asked, 7 * SIZE, SIZE)
+        target = each.base_offset + 7
+        assert each.translate_offset(target) == (target, 7 * SIZE, SIZE)
         with pytest.raises(CorruptIndexError) as caught:
             each.offset_index if suffix == ".index" else each.time_index  # noqa: B018
         assert caught.value.path == path_of(logs, each.base_offset, suffix)
@@ -164,7 +164,7 @@ def test_a_producer_snapshot_that_can_t_be_read_costs_only_time(logs, disk):
     assert kafkastore.open(logs)["t-0"].last_stable_offset == 120
 
 
-def test_verify_finds_the_bad_sector_and_goes_on_after_it(logs, disk):
+def test_verify_finds_the_bad_sector_and_continues_after_it(logs, disk):
     disk.damage(path_of(logs, 0), 10 * SIZE, 12 * SIZE)
     damaged = bytearray(path_of(logs, 80).read_bytes())
     damaged[5 * SIZE + 100] ^= 1
@@ -175,7 +175,7 @@ def test_verify_finds_the_bad_sector_and_goes_on_after_it(logs, disk):
 
 
 def everything(log):
-    """Each question by itself: one that fails hides no other."""
+    """Each question is independent: one that fails does not hide another."""
     yield lambda: log.log_end_offset
     yield log.explain_bounds
     yield lambda: [record.offset for record in log.records()]
@@ -200,7 +200,7 @@ def everything(log):
         min_size=1, max_size=3,
     )
 )
-def test_every_question_ends_with_a_value_or_one_error_that_says_where(damages):
+def test_every_question_has_a_value_or_one_error_with_a_position(damages):
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
         logs = LOG.write(Path(directory) / "logs")
         disk, damaged = BadDisk(patched), set()
@@ -209,9 +209,9 @@ def test_every_question_ends_with_a_value_or_one_error_that_says_where(damages):
             start = anywhere % max(path.stat().st_size, 1)
             disk.damage(path, start, start + size)
             damaged.add(path)
-        for ask in everything(kafkastore.open(logs)["t-0"]):
+        for query in everything(kafkastore.open(logs)["t-0"]):
             try:
-                ask()
+                query()
             except KafkaStoreError as error:
                 assert isinstance(error, CorruptionError)
                 assert error.path in damaged

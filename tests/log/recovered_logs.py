@@ -1,4 +1,4 @@
-"""Logs for the tests of recovery, and how they are recovered."""
+"""Logs for the tests of recovery, and functions that recover them."""
 
 from models import log_recovery
 from models.record_format import Batch, Row
@@ -25,7 +25,7 @@ def recover(log, version="2.4", **options):
 
 
 def offsets_left(recovered):
-    """The first offsets of the batches that are left."""
+    """The first offsets of the remaining batches."""
     files = files_after(recovered)
     return [
         batch.base_offset

@@ -1,4 +1,4 @@
-"""Any byte of any file may be wrong: what comes out are true records, or one kind of error."""
+"""Any byte of any file may be wrong: readers return true records, or one kind of error."""
 
 import random
 import tempfile
@@ -38,8 +38,8 @@ def damage(path, source):
     path.write_bytes(data)
 
 
-def ask_everything(root):
-    """Each question to a store, as functions that give values or fail in our own way."""
+def all_readers(root):
+    """All reads of a store, as functions that return values or raise our errors."""
     log = kafkastore.open(root)["t-0"]
     yield lambda: log.log_start_offset
     yield lambda: log.log_end_offset
@@ -66,16 +66,16 @@ def test_every_question_has_an_answer_or_an_error_of_ours(log, source):
         files = [path for path in sorted(root.rglob("*")) if path.is_file()]
         for path in source.sample(files, source.randrange(1, len(files) + 1)):
             damage(path, source)
-        for ask in ask_everything(root):
+        for query in all_readers(root):
             try:
-                ask()
+                query()
             except KafkaStoreError as error:
                 assert "\n" not in str(error)
 
 
 @bounded(150)
 @given(logs(), st.randoms(use_true_random=False))
-def test_records_that_come_out_were_written(log, source):
+def test_records_that_are_read_were_written(log, source):
     written = {(record[3], record[4]) for record in log.records(include_control=True)}
     written |= {(record[3], record[4]) for batch in log.batches for record in batch.records}
     with tempfile.TemporaryDirectory() as directory:
@@ -105,7 +105,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("batch", KINDS.values(), ids=KINDS)
-def test_no_flipped_bit_after_the_checksum_is_passed_over(tmp_path, batch):
+def test_every_flipped_bit_after_the_checksum_is_found(tmp_path, batch):
     before, after = Batch((Row(0, 5),)).data, Batch((Row(3, 9),)).data
     root = Log((Segment(0, ()),)).write(tmp_path / "logs")
     path = root / "t-0" / "00000000000000000000.log"
@@ -119,12 +119,12 @@ def test_no_flipped_bit_after_the_checksum_is_passed_over(tmp_path, batch):
         tables, arrow_error = until_error(log.to_arrow(["offset"]))
         assert [record.offset for record in records] == [0], bit
         assert [offset for table in tables for offset in table["offset"].to_pylist()] == [0], bit
-        for told in (error, arrow_error):
-            assert (told.path, told.position) == (path, len(before)), bit
+        for each in (error, arrow_error):
+            assert (each.path, each.position) == (path, len(before)), bit
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
+def test_a_log_of_noise_is_refused_quickly(tmp_path, magic):
     source = random.Random(magic)
     path = tmp_path / "t-0" / "00000000000000000000.log"
     path.parent.mkdir()
@@ -139,8 +139,8 @@ def test_a_log_of_noise_is_refused_soon(tmp_path, magic):
     assert error is not None
     try:
         assert log.offset_for_timestamp(2**62) is None
-    except CorruptBatchError as told:
-        assert told.path == path
+    except CorruptBatchError as raised:
+        assert raised.path == path
     assert log.segments[0].rebuilt_indexes().valid_bytes == 0
     assert time.process_time() - start < 2
 

@@ -1,4 +1,4 @@
-"""What real brokers left, loaded: their bounds, epochs and leftovers, and every offset located."""
+"""Directories of real brokers, loaded: bounds, epochs, leftovers, and the place of every offset."""
 
 import shutil
 from itertools import pairwise
@@ -12,13 +12,13 @@ import kafkastore
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.log_view import BoundSource
 
-# What was damaged after the broker had answered: the log ends earlier.
+# Damaged after the broker had answered: the log ends earlier.
 DAMAGED = ("crash-torn", "crash-bad-crc")
 HIGHEST_VERSION_WITHOUT_EPOCHS = 3
 
 
 def answered(case):
-    """(log, its answers) of every partition that was asked about."""
+    """(log, its answers) of every partition that was queried."""
     store = kafkastore.open(case.logs)
     for name, answers in case.answers["partitions"].items():
         if "log_start_offset" not in answers:
@@ -29,28 +29,28 @@ def answered(case):
 
 
 def test_bounds_are_those_that_the_broker_reported(golden_case):
-    asked = 0
+    checked = 0
     for log, answers in answered(golden_case):
-        told = log.explain_bounds()
-        assert told.log_start_offset.offset == answers["log_start_offset"]
-        assert told.log_end_offset.offset == answers["log_end_offset"]
-        assert told.high_watermark.offset == answers["high_watermark"]
-        if answers.get("last_stable_offset") not in (None, -1):     # -1: not told
-            assert told.last_stable_offset.offset == answers["last_stable_offset"]
+        bounds = log.explain_bounds()
+        assert bounds.log_start_offset.offset == answers["log_start_offset"]
+        assert bounds.log_end_offset.offset == answers["log_end_offset"]
+        assert bounds.high_watermark.offset == answers["high_watermark"]
+        if answers.get("last_stable_offset") not in (None, -1):     # -1: not reported
+            assert bounds.last_stable_offset.offset == answers["last_stable_offset"]
             assert log.last_stable_offset == answers["last_stable_offset"]
-            asked += 1
-    assert asked or golden_case.version.startswith("0.") or golden_case.name in DAMAGED
+            checked += 1
+    assert checked or golden_case.version.startswith("0.") or golden_case.name in DAMAGED
 
 
 @pytest.mark.golden_cases(answers="answers")
 def test_the_checkpointed_high_watermark_is_the_true_one_after_a_clean_shutdown(golden_case):
     for log, answers in answered(golden_case):
-        told = log.explain_bounds("checkpoint").high_watermark
+        bounds = log.explain_bounds("checkpoint").high_watermark
         if golden_case.answers["shutdown"] == "clean":
-            assert told.offset == answers["high_watermark"]
-            assert told.source is BoundSource.CHECKPOINT
+            assert bounds.offset == answers["high_watermark"]
+            assert bounds.source is BoundSource.CHECKPOINT
         else:
-            assert told.offset <= answers["high_watermark"]
+            assert bounds.offset <= answers["high_watermark"]
         assert log.is_clean == (golden_case.answers["shutdown"] == "clean")
 
 
@@ -74,7 +74,7 @@ def test_the_epoch_of_every_record_and_of_the_log_end_is_that_of_the_broker(gold
 
 
 class OnDisk(NamedTuple):
-    """A batch as `position_of` asks of it."""
+    """The fields of a batch that `position_of` needs."""
 
     data: bytes
     last_offset: int
@@ -114,7 +114,7 @@ COMPACTED = pytest.mark.golden_cases(
 
 
 @COMPACTED
-def test_reads_from_any_offset_begin_with_the_first_record_that_is_left(golden_case):
+def test_reads_from_any_offset_begin_with_the_first_remaining_record(golden_case):
     for log, answers in answered(golden_case):
         offsets = [record[0] for record in answers["records"]]
         for start in range(answers["log_start_offset"], answers["log_end_offset"] + 1, 3):
@@ -128,7 +128,7 @@ def test_reads_from_any_offset_begin_with_the_first_record_that_is_left(golden_c
 
 
 @COMPACTED
-def test_what_compaction_leaves_is_read_exactly(golden_case):
+def test_compacted_logs_are_read_exactly(golden_case):
     for log, answers in answered(golden_case):
         tombstones = [record[0] for record in answers["records"] if record[4] is None]
         found = list(log.records())
@@ -147,7 +147,7 @@ def test_what_compaction_leaves_is_read_exactly(golden_case):
 
 
 def test_compacted_cases_have_gaps_tombstones_and_emptied_segments(golden):
-    """The cases above would show nothing without these."""
+    """The golden cases must include these, or the tests above would check nothing."""
     gaps = tombstones = emptied = 0
     for version, name in (
         ("2.4.0", "compacted"), ("3.9.1", "compacted"), ("2.4.0", "compacted-empty-segment")
@@ -161,7 +161,7 @@ def test_compacted_cases_have_gaps_tombstones_and_emptied_segments(golden):
 
 
 @pytest.mark.golden_cases(names="wide", versions=["2.*", "3.*", "4.*"], answers="answers")
-def test_leftovers_of_a_broker_are_reported_and_no_part_of_the_log(golden_case):
+def test_leftovers_of_a_broker_are_reported_and_not_part_of_the_log(golden_case):
     noted = [
         note for log in kafkastore.open(golden_case.logs) for note in log.leftovers
     ]

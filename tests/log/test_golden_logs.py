@@ -1,4 +1,4 @@
-"""Every partition that a real broker left, against what it, its clients and its tools said."""
+"""Every partition of real brokers, compared with answers of brokers, clients and tools."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ TIMESTAMP_TYPES = {
     TimestampType.LOG_APPEND_TIME: "LogAppendTime",
 }
 LONGEST_VALUE = 4096
-# What was damaged after the broker had answered, and what reading must then do.
+# Cases damaged after the broker had answered, and the expected result of reading.
 DAMAGED = ("crash-torn", "crash-bad-crc")
 CODECS = {"nocompressioncodec": "none"}
 
@@ -27,7 +27,7 @@ def encoded(data):
 
 
 def value_as_answered(value):
-    """The answers have long values as `sha256:<hex>:<length>`."""
+    """Long values, as the answers have them: `sha256:<hex>:<length>`."""
     if value is not None and len(value) > LONGEST_VALUE:
         return f"sha256:{hashlib.sha256(value).hexdigest()}:{len(value)}"
     return encoded(value)
@@ -42,7 +42,7 @@ def as_answered(record):
 
 
 def answered_partitions(case):
-    """(log, its answers) of every partition that was asked about."""
+    """(log, its answers) of every partition that was queried."""
     store = kafkastore.open(case.logs)
     for name, answers in case.answers["partitions"].items():
         if "records" in answers:
@@ -61,7 +61,7 @@ def test_records_are_those_a_consumer_got(golden_case):
             assert [as_answered(record) for record in log.records()] == answers["records"]
 
 
-def test_the_log_starts_and_ends_where_the_broker_said(golden_case):
+def test_the_log_starts_and_ends_at_the_broker_s_offsets(golden_case):
     for log, answers in answered_partitions(golden_case):
         assert log.log_start_offset == answers["log_start_offset"]
         if not is_damaged(golden_case, log):
@@ -98,7 +98,7 @@ def test_batches_are_those_that_the_broker_s_own_tool_prints(golden_case):
                 continue
             with segment.open_log() as file:
                 found = [as_printed(batch) for batch in file.batches()]
-            # The tool may have died before the end, or been told of a torn batch.
+            # The tool may have stopped before the end, or found a torn batch.
             for batch, wanted in zip(found, printed, strict=False):
                 compared = wanted.keys() & batch.keys() - ({"is_control"} if is_old else set())
                 assert {name: batch[name] for name in compared} == {
@@ -185,7 +185,7 @@ def test_a_wrong_checksum_is_an_error_after_the_records_before_it(golden_case):
 
 
 @pytest.mark.golden_cases(names="transactions")
-def test_markers_are_left_out_unless_asked_for(golden_case):
+def test_markers_are_left_out_unless_requested(golden_case):
     for log, answers in answered_partitions(golden_case):
         with_markers = [record.offset for record in log.records(include_control=True)]
         markers = [

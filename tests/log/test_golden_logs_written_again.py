@@ -1,4 +1,4 @@
-"""What real brokers appended is appended by us, and the files are the same, byte for byte."""
+"""Appending the batches of real brokers gives the same files, byte for byte."""
 
 import pytest
 from models.written_log import UnsyncedFileSystem
@@ -10,7 +10,7 @@ from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .written_logs import Clock
 
-# Written in one go: a restarted broker counts the index interval anew, a recovered or compacted
+# Written in one go: a restarted broker restarts the index interval, a recovered or compacted
 # segment has indexes of its own kind.
 CASES = [
     "codecs", "create-time-*", "delete-records", "headers-and-nulls", "log-append-time",
@@ -20,7 +20,7 @@ FILES = (".log", ".index", ".timeindex", ".txnindex")
 
 
 def options_of(case, log):
-    """The topic's, but records of any time are taken; 4.x has a name of its own for a size."""
+    """The topic's, but records of any time are taken; 4.x has another name for a size."""
     configured = case.answers["topic_config"][log.topic]
     options = {name.removeprefix("internal."): value for name, value in configured.items()}
     return options | {"message.timestamp.difference.max.ms": 2**63 - 1}

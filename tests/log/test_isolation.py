@@ -1,4 +1,4 @@
-"""Readers of committed records, against what brokers gave to such consumers."""
+"""Readers of committed records, compared with what brokers returned to such consumers."""
 
 import os
 import shutil
@@ -28,13 +28,13 @@ def committed_offsets(log, **bounds):
 
 @TRANSACTIONS
 def test_committed_records_are_those_that_a_consumer_got(golden_case):
-    asked = 0
+    checked = 0
     for log, answer in partitions(golden_case):
-        asked += 1
+        checked += 1
         assert committed_offsets(log) == answer["committed_offsets"]
         table = log.to_arrow(["offset"], isolation="read_committed").read_all()
         assert table["offset"].to_pylist() == answer["committed_offsets"]
-    assert asked
+    assert checked
 
 
 @TRANSACTIONS
@@ -56,7 +56,7 @@ def test_bounds_choose_among_committed_records(golden_case):
 @pytest.mark.parametrize(
     "lost", [[".txnindex", ".snapshot"], [".snapshot"], [".txnindex"]], ids=" and ".join
 )
-def test_a_log_that_was_copied_without_its_other_files_is_gone_over(golden_case, tmp_path, lost):
+def test_a_log_copied_without_its_other_files_is_scanned(golden_case, tmp_path, lost):
     for log, answer in partitions(golden_case):
         copied = tmp_path / log.path.name
         shutil.copytree(log.path, copied)
@@ -78,10 +78,10 @@ def batches_of(log):
 
 
 @TRANSACTIONS
-def test_what_is_decided_before_a_broken_batch_is_read_and_then_that_is_raised(
+def test_decided_records_before_a_corrupt_batch_are_read_and_then_the_error_is_raised(
     golden_case, tmp_path
 ):
-    """As much as is read of a copy that ends there."""
+    """The same records are read from a copy that ends there."""
     for log, _ in partitions(golden_case):
         for segment, position, size in some(list(batches_of(log)), 12, log.path.name):
             damaged, cut = (tmp_path / name / log.path.name for name in ("damaged", "cut"))
@@ -96,8 +96,8 @@ def test_what_is_decided_before_a_broken_batch_is_read_and_then_that_is_raised(
                 if int(path.stem) > segment.base_offset:
                     path.unlink()
             os.truncate(cut / segment.log_path.name, position)
-            broken, whole = (kafkastore.open(each)[log.path.name] for each in (damaged, cut))
-            wanted, got, rows = committed_offsets(whole), [], []
+            broken, complete = (kafkastore.open(each)[log.path.name] for each in (damaged, cut))
+            wanted, got, rows = committed_offsets(complete), [], []
             with pytest.raises(CorruptBatchError):
                 for record in broken.records(isolation="read_committed"):
                     got.append(record.offset)
@@ -123,7 +123,7 @@ def copied(log, tmp_path, *suffixes):
 
 @TRANSACTIONS
 def test_a_corrupt_transaction_index_changes_no_answer(golden_case, tmp_path):
-    """It has no checksum, and the log itself shows what was aborted."""
+    """The index has no checksum, but the log itself shows the aborted transactions."""
     damaged = 0
     for log, answer in partitions(golden_case):
         directory = copied(log, tmp_path, ".log", ".txnindex", ".snapshot")
@@ -172,7 +172,7 @@ def test_transaction_indexes_decide_where_a_marker_is_skipped(golden_case, tmp_p
 
 
 def test_a_batch_of_a_wrong_checksum_decides_nothing(golden, tmp_path):
-    """Neither the producer of a header nor the type of a marker is believed then."""
+    """Then neither the producer of a header nor the type of a marker is trusted."""
     log = kafkastore.open(golden("4.1.1", "transactions", "answers").logs)["txn-0"]
     for number, batch in enumerate(log.batches()):
         if not (batch.is_transactional or batch.is_control):

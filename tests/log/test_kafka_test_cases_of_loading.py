@@ -1,7 +1,7 @@
-"""Kafka's own tests of segments and of loading a log: which test here says the same of reading.
+"""Kafka's own tests of segments and of loading a log, and their counterparts here for reading.
 
 The names are those of Kafka 2.4.0 and of its development in 2024; what they mean for a reader is
-what counts. What a broker deletes at its start is told here and left alone.
+what counts. What a broker deletes at its start is reported here and kept.
 """
 
 import random
@@ -28,7 +28,7 @@ NAMES = "formats/test_file_names.py"
 READS = "test_an_offset_is_read_from_the_first_batch_that_ends_at_or_after_it"
 REFUSED_NAME = "test_a_name_that_stops_a_brokers_start_is_refused"
 
-#: Kafka's test -> the tests that say the same: file and name.
+#: Kafka's test -> its counterparts: file and name.
 COVERED = {
     "LogSegmentTest.testReadOnEmptySegment": (
         SEGMENT, "test_an_empty_segment_has_nothing_to_read"),
@@ -43,28 +43,28 @@ COVERED = {
     "LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog": (
         HERE, "test_a_log_that_was_cut_in_a_gap_ends_before_it"),
     "LogLoaderTest.testBogusIndexSegmentsAreRemoved": (
-        LOADING, "test_leftovers_are_passed_over_and_reported_with_what_a_start_does"),
+        LOADING, "test_leftovers_are_skipped_and_reported_with_what_a_start_does"),
     "LogLoaderTest.testOpenDeletesObsoleteFiles": (
-        LOADING, "test_leftovers_are_passed_over_and_reported_with_what_a_start_does"),
+        LOADING, "test_leftovers_are_skipped_and_reported_with_what_a_start_does"),
     "LogLoaderTest.testCorruptLog": (
         HERE, "test_noise_after_log_and_indexes_leaves_the_records_before_it"),
     "LogLoaderTest.testOverCompactedLogRecovery": (
         HERE, "test_offsets_far_apart_are_read_from_two_segments"),
     "LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1": (
         LOADING,
-        "test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none"),
+        "test_a_crash_at_any_rename_of_a_replacement_neither_loses_nor_repeats_records"),
     "LogCleanerTest.testRecoveryAfterCrash": (
         LOADING,
-        "test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none"),
+        "test_a_crash_at_any_rename_of_a_replacement_neither_loses_nor_repeats_records"),
     "LogLoaderTest.testLogEndLessThanStartAfterReopen": (
-        HERE, "test_a_log_that_ends_before_its_start_is_empty_and_says_so"),
+        HERE, "test_a_log_that_ends_before_its_start_is_empty_and_reports_it"),
     "LogLoaderTest.testRecoverWithEmptyActiveSegment": (
         HERE, "test_an_empty_active_segment_without_indexes_ends_the_log_at_its_base"),
     "LogLoaderTest.testCleanShutdownFile": (STORE, "test_marks_of_a_broker_are_read"),
     "LogTest.testParseTopicPartitionName": (
         NAMES, "test_a_partition_directory_is_split_at_its_last_dash"),
     "LogTest.testParseTopicPartitionNameWithPeriodForDeletedTopic": (
-        NAMES, "test_what_stands_after_the_last_dot_of_a_marked_directory_is_left_off"),
+        NAMES, "test_text_after_the_last_dot_of_a_marked_directory_is_removed"),
     "LogTest.testParseTopicPartitionNameForEmptyName": (NAMES, REFUSED_NAME),
     "LogTest.testParseTopicPartitionNameForMissingSeparator": (NAMES, REFUSED_NAME),
     "LogTest.testParseTopicPartitionNameForMissingTopic": (NAMES, REFUSED_NAME),
@@ -72,18 +72,18 @@ COVERED = {
     "LogTest.testParseTopicPartitionNameForInvalidPartition": (NAMES, REFUSED_NAME),
     "LogTest.testParseTopicPartitionNameForExistingInvalidDir": (NAMES, REFUSED_NAME),
     "LogTest.testLogDeleteDirName": (NAMES, "test_the_topic_of_a_delete_directory_may_be_cut"),
-    "LogTest.testOffsetFromFile": (NAMES, "test_a_segment_file_says_base_offset_type_and_state"),
+    "LogTest.testOffsetFromFile": (NAMES, "test_a_segment_file_has_base_offset_type_and_state"),
     "LogTest.testReadOutOfRange": (HERE, "test_offsets_out_of_range_give_no_records"),
     "LogTest.testReadAtLogGap": (
-        LOG, "test_gaps_between_segments_and_batches_are_stepped_over"),
+        LOG, "test_gaps_between_segments_and_batches_are_skipped"),
     "LogTest.testReadWithMinMessage": (
-        GOLDEN, "test_reads_from_any_offset_begin_with_the_first_record_that_is_left"),
+        GOLDEN, "test_reads_from_any_offset_begin_with_the_first_remaining_record"),
     "LogTest.testLoadPartitionDirWithNoSegmentsShouldNotThrow": (
         LOG, "test_a_partition_without_segments_is_empty"),
-    "LogTest.testFetchUpToLogEndOffset": (HERE, "test_reads_end_at_the_bound_that_is_asked_for"),
-    "LogTest.testFetchUpToHighWatermark": (HERE, "test_reads_end_at_the_bound_that_is_asked_for"),
+    "LogTest.testFetchUpToLogEndOffset": (HERE, "test_reads_end_at_the_requested_bound"),
+    "LogTest.testFetchUpToHighWatermark": (HERE, "test_reads_end_at_the_requested_bound"),
     "LogTest.testFetchUpToLastStableOffset": (
-        HERE, "test_reads_end_at_the_bound_that_is_asked_for"),
+        HERE, "test_reads_end_at_the_requested_bound"),
     "LogTest.testLastStableOffsetWithMixedProducerData": (
         LOADING, "test_bounds_are_those_of_the_model"),
     "LogTest.testLastStableOffsetDoesNotExceedLogStartOffsetMidSegment": (
@@ -95,21 +95,21 @@ COVERED = {
     "LogOffsetTest.testFetchOffsetsBeforeWithChangingSegments": (
         LIVE, "test_readers_next_to_a_broker_that_alters_everything_get_true_records"),
     "LogManagerTest.testLoadLogsSkipRemoteIndexCache": (
-        STORE, "test_directories_that_are_no_partitions_are_skipped_and_reported"),
+        STORE, "test_directories_that_are_not_partitions_are_skipped_and_reported"),
 }
 
-#: Kafka's test -> why there is none here.
-PASSED_OVER = {
+#: Kafka's test -> why it has no counterpart here.
+SKIPPED = {
     "LogTest.testParseTopicPartitionNameForNull": "a name is always a str",
     "LogTest.testReadWithTooSmallMaxLength": "a read has no limit of bytes",
 }
 
 
 @pytest.mark.parametrize("name", COVERED)
-def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
+def test_counterparts_of_kafka_s_tests_exist(name):
     path, function = COVERED[name]
     assert function in names_of_tests(path)
-    assert name not in PASSED_OVER
+    assert name not in SKIPPED
 
 
 def batches(*offsets):
@@ -152,7 +152,7 @@ def test_a_log_that_was_cut_in_a_gap_ends_before_it(tmp_path):
 
 
 def test_noise_after_log_and_indexes_leaves_the_records_before_it(opened):
-    """Kafka: random bytes behind the active segment's log and index, many times."""
+    """Kafka: random bytes after the active segment's log and index, many times."""
     source, sound = random.Random(5), Segment(0, batches(*range(40))).indexed(interval=100)
     log = opened(Log((sound,)))
     files = {path: path.read_bytes() for path in log.path.iterdir()}
@@ -187,18 +187,18 @@ def test_offsets_far_apart_are_read_from_two_segments(opened):
 
 
 def test_offsets_that_no_index_can_hold_are_read_from_one_segment(opened):
-    """What brokers before 1.1.1 (KAFKA-6264) left, and newer ones split."""
+    """A segment that brokers before 1.1.1 (KAFKA-6264) wrote, and newer ones split."""
     log = opened(Log((Segment(0, batches(0, FAR + 1, FAR + 2), offset_index=None),)))
     assert offsets(log.records(5)) == [FAR + 1, FAR + 2]
     assert log.segments[0].translate_offset(FAR + 2).offset == FAR + 2
     assert log.log_end_offset == FAR + 3
 
 
-def test_a_log_that_ends_before_its_start_is_empty_and_says_so(opened):
+def test_a_log_that_ends_before_its_start_is_empty_and_reports_it(opened):
     log = opened(Log((Segment(0, batches(0, 1, 2)),), checkpointed_start=50))
-    told = log.explain_bounds()
-    assert [bound.offset for bound in told] == [50, 50, 50, 50]
-    assert told.log_end_offset.source is BoundSource.LOG_START
+    bounds = log.explain_bounds()
+    assert [bound.offset for bound in bounds] == [50, 50, 50, 50]
+    assert bounds.log_end_offset.source is BoundSource.LOG_START
     assert offsets(log.records()) == []
 
 
@@ -230,7 +230,7 @@ OPEN_AT_4 = (
 )
 
 
-def test_reads_end_at_the_bound_that_is_asked_for(opened):
+def test_reads_end_at_the_requested_bound(opened):
     log = opened(Log((Segment(0, OPEN_AT_4),)))
     assert offsets(log.records(0, log.log_end_offset)) == [0, 1, 3, 4, 5]
     watermark = log.explain_bounds(4).high_watermark.offset

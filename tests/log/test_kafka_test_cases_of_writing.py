@@ -1,7 +1,7 @@
-"""Kafka's own tests of writing, recovering and deleting segments: which test here says the same.
+"""Kafka's own tests of writing, recovering and deleting segments, and their counterparts here.
 
 The names are those of Kafka 2.4.0 and of its development in 2024; those of reading are in
-`test_kafka_test_cases_of_loading`, of producers and epochs beside the formats.
+`test_kafka_test_cases_of_loading`, of producers and epochs next to the formats.
 """
 
 import random
@@ -27,14 +27,14 @@ RETENTION = "log/test_retention.py"
 FROM_BATCHES = "test_recovery_finds_the_leader_epochs_in_the_batches"
 EPOCHS_CUT = "test_the_leader_epochs_are_cut_at_both_ends"
 
-#: Kafka's test -> the tests that say the same: file and name.
+#: Kafka's test -> its counterparts: file and name.
 COVERED = {
     "LogSegmentTest.testTruncate": (
         SEGMENT, "test_the_last_message_is_cut_off_again_and_again"),
     "LogSegmentTest.testTruncateEmptySegment": (
         SEGMENT, "test_a_segment_that_was_closed_empty_is_not_full_when_it_is_opened"),
     "LogSegmentTest.testReloadLargestTimestampAndNextOffsetAfterTruncation": (
-        HERE, "test_a_cut_segment_knows_its_largest_timestamp_and_next_offset"),
+        HERE, "test_a_truncated_segment_has_its_largest_timestamp_and_next_offset"),
     "LogSegmentTest.testTruncateFull": (SEGMENT, "test_a_segment_that_is_emptied_is_as_new"),
     "LogSegmentTest.testRecoveryFixesCorruptIndex": (
         HERE, "test_recovery_repairs_an_index_of_random_bytes"),
@@ -50,32 +50,32 @@ COVERED = {
     "LogSegmentTest.testCreateWithInitFileSizeClearShutdown": (
         WRITER, "test_a_preallocated_log_has_its_full_size_until_it_is_rolled_or_closed"),
     "LogSegmentTest.shouldTruncateEvenIfOffsetPointsToAGapInTheLog": (
-        SEGMENT, "test_a_truncation_in_a_gap_takes_what_is_after_it"),
+        SEGMENT, "test_a_truncation_in_a_gap_removes_everything_after_it"),
     "LogSegmentTest.testAppendFromFile": (
         ROLLS, "test_offsets_too_far_apart_for_one_segment_roll_it"),
     "LogLoaderTest.testCorruptLog": (RECOVERY, "test_garbage_after_the_last_batch_is_cut"),
     "LogLoaderTest.testBogusIndexSegmentsAreRemoved": (
         RECOVERY, "test_indexes_without_a_log_go"),
     "LogLoaderTest.testOpenDeletesObsoleteFiles": (
-        RECOVERY, "test_what_was_being_deleted_goes"),
+        RECOVERY, "test_files_that_were_being_deleted_are_deleted"),
     "LogLoaderTest.testLogEndLessThanStartAfterReopen": (
         RECOVERY, "test_a_log_that_ends_below_its_start_begins_again_there"),
     "LogLoaderTest.testReopenThenTruncate": (
         DIRECTORY,
-        "test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appended"),
+        "test_a_truncation_below_the_recovery_point_is_saved_before_any_append"),
     "LogLoaderTest.testRecoverWithEmptyActiveSegment": (
         RECOVERY, "test_an_active_segment_without_indexes_gets_them"),
     "LogLoaderTest.testCleanShutdownFile": (
-        RECOVERY, "test_a_clean_log_is_left_as_it_is_whatever_the_recovery_point_says"),
+        RECOVERY, "test_a_clean_log_is_unchanged_for_any_recovery_point"),
     "LogLoaderTest.testLogRecoversForLeaderEpoch": (RECOVERY, FROM_BATCHES),
     "LogLoaderTest.testFullTransactionIndexRecovery": (
         RECOVERY, "test_aborted_transactions_are_found_again"),
     "LogLoaderTest.testRecoverOnlyLastSegment": (
         RECOVERY, "test_segments_are_recovered_from_the_one_with_the_recovery_point_on"),
     "LogLoaderTest.testRecoverLastSegmentWithNoSnapshots": (
-        RECOVERY, "test_a_damaged_snapshot_goes_and_an_older_one_is_taken"),
+        RECOVERY, "test_a_corrupt_snapshot_is_deleted_and_an_older_one_is_used"),
     "LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot": (
-        RECOVERY, "test_snapshots_outside_the_log_or_of_no_segment_go"),
+        RECOVERY, "test_snapshots_outside_the_log_or_without_a_segment_are_deleted"),
     "LogLoaderTest.testProducerSnapshotsRecoveryAfterUncleanShutdownCurrentMessageFormat": (
         RECOVERY, "test_recovery_takes_snapshots_after_each_segment"),
     "LogLoaderTest.testLeaderEpochCacheClearedAfterStaticMessageFormatDowngrade": (
@@ -91,29 +91,29 @@ COVERED = {
     "LogTest.testRollSegmentThatAlreadyExists": (
         ROLLS, "test_rolling_an_empty_segment_does_nothing"),
     "LogTest.testNonSequentialAppend": (
-        WRITER, "test_a_follower_keeps_bytes_and_takes_gaps_but_never_goes_back"),
+        WRITER, "test_a_follower_keeps_bytes_and_allows_gaps_but_no_decreasing_offsets"),
     "LogTest.testIndexResizingAtTruncation": (
         ROLLS, "test_a_truncated_log_has_indexes_of_full_size_again"),
     "LogTest.shouldDeleteTimeBasedSegmentsReadyToBeDeleted": (
-        RETENTION, "test_segments_whose_time_is_over_go_and_a_new_one_is_rolled"),
+        RETENTION, "test_expired_segments_are_deleted_and_a_new_one_is_rolled"),
     "LogTest.shouldNotDeleteTimeBasedSegmentsWhenNoneReadyToBeDeleted": (
-        RETENTION, "test_segments_whose_time_is_not_over_stay"),
+        RETENTION, "test_segments_that_have_not_expired_stay"),
     "LogTest.shouldDeleteSizeBasedSegments": (
-        RETENTION, "test_a_log_is_cut_down_to_its_size_by_whole_segments"),
+        RETENTION, "test_retention_by_size_deletes_full_segments"),
     "LogTest.shouldNotDeleteSizeBasedSegmentsWhenUnderRetentionSize": (
-        RETENTION, "test_a_log_under_its_size_stays_whole"),
+        RETENTION, "test_a_log_under_its_size_keeps_all_segments"),
     "LogTest.shouldNotDeleteSegmentsWhenPolicyDoesNotIncludeDelete": (
         RETENTION, "test_a_compacted_log_loses_nothing_by_time_or_size"),
     "LogTest.shouldDeleteSegmentsReadyToBeDeletedWhenCleanupPolicyIsCompactAndDelete": (
         RETENTION, "test_a_log_both_compacted_and_deleted_loses_segments"),
     "LogTest.shouldDeleteStartOffsetBreachedSegmentsWhenPolicyDoesNotIncludeDelete": (
-        RETENTION, "test_a_compacted_log_loses_what_lies_below_its_start_since_2_1"),
+        RETENTION, "test_a_compacted_log_deletes_segments_below_its_start_since_2_1"),
     "LogTest.testCannotDeleteSegmentsAtOrAboveHighWatermark": (
-        RETENTION, "test_no_segment_at_or_above_the_high_watermark_goes"),
+        RETENTION, "test_no_segment_at_or_above_the_high_watermark_is_deleted"),
     "LogTest.testSegmentDeletionWithHighWatermarkInitialization": (
-        RETENTION, "test_no_segment_at_or_above_the_high_watermark_goes"),
+        RETENTION, "test_no_segment_at_or_above_the_high_watermark_is_deleted"),
     "LogTest.testDeletableSegmentsFilter": (
-        RETENTION, "test_one_segment_that_stays_holds_back_all_after_it"),
+        RETENTION, "test_one_segment_that_stays_keeps_all_after_it"),
     "LogTest.testDeletableSegmentsIteration": (
         RETENTION,
         "test_rules_agree_with_a_list_that_loses_its_first_segment_again_and_again"),
@@ -130,7 +130,7 @@ COVERED = {
     "LogTest.testLeaderEpochCacheClearedAfterDowngradeInAppendedMessages": (
         WRITER, "test_old_messages_clear_the_epochs"),
     "LogTest.testLogRecoversTopicId": (
-        DIRECTORY, "test_a_partition_says_which_topic_it_is_of_if_the_caller_does"),
+        DIRECTORY, "test_a_partition_has_a_topic_id_if_the_caller_gives_one"),
     "LogManagerTest.testTwoLogManagersUsingSameDirFails": (
         DIRECTORY, "test_only_one_writer_at_a_time_in_this_process_or_another"),
     "ProducerStateManagerTest.testTakeSnapshot": (
@@ -138,14 +138,14 @@ COVERED = {
     "ProducerStateManagerTest.testReloadSnapshots": (
         RECOVERY, "test_a_snapshot_is_believed_and_only_what_is_after_it_read"),
     "ProducerStateManagerTest.testRemoveAllStraySnapshots": (
-        RECOVERY, "test_snapshots_outside_the_log_or_of_no_segment_go"),
+        RECOVERY, "test_snapshots_outside_the_log_or_without_a_segment_are_deleted"),
     "ProducerStateManagerTest.testDeleteSnapshotsBefore": (
         DIRECTORY, "test_a_checkpoint_leaves_the_snapshots_that_a_broker_leaves"),
 }
 
 
 @pytest.mark.parametrize("name", COVERED)
-def test_what_says_the_same_as_a_test_of_kafka_is_there(name):
+def test_counterparts_of_kafka_s_tests_exist(name):
     path, function = COVERED[name]
     assert function in names_of_tests(path)
 
@@ -175,7 +175,7 @@ def append(writer, offset, timestamp):
     assert writer.append(memoryview(data), sets, now=timestamp) == 1
 
 
-def test_a_cut_segment_knows_its_largest_timestamp_and_next_offset(segment, tmp_path):
+def test_a_truncated_segment_has_its_largest_timestamp_and_next_offset(segment, tmp_path):
     for number in range(30):
         append(segment, 40 + number, 10 * (40 + number))
     segment.flush()
@@ -193,7 +193,7 @@ NUMBERS = range(100)
 
 @pytest.fixture
 def written(tmp_path):
-    """A log of 100 batches of one record, timestamp ten times the offset, closed in order."""
+    """A cleanly closed log of 100 batches of one record, timestamp ten times the offset."""
     options = {"index.interval.bytes": 0}
     with kafkastore.LogDirWriter(tmp_path / "logs", version="2.4") as log_dir:
         writer = log_dir.writer("t", 0, options)
@@ -206,7 +206,7 @@ def written(tmp_path):
 
 
 def recovered(root):
-    """The log behind the recovery that a writer's opening is."""
+    """The log after the recovery that opening a writer performs."""
     with kafkastore.LogDirWriter(root, version="2.4") as log_dir:
         log_dir.writer("t", 0, {"index.interval.bytes": 0}, recover=True)
     return kafkastore.open(root)["t-0"]
@@ -216,9 +216,9 @@ def recovered(root):
 @pytest.mark.parametrize("seed", range(3))
 def test_recovery_repairs_an_index_of_random_bytes(written, suffix, seed):
     path = written / "t-0" / f"{0:020}{suffix}"
-    whole = path.read_bytes()
-    noise = random.Random(seed).randbytes(len(whole) - 5)
-    path.write_bytes(whole[:5] + noise)
+    complete = path.read_bytes()
+    noise = random.Random(seed).randbytes(len(complete) - 5)
+    path.write_bytes(complete[:5] + noise)
     log = recovered(written)
     (found,) = log.segments
     for number in NUMBERS:
@@ -226,7 +226,7 @@ def test_recovery_repairs_an_index_of_random_bytes(written, suffix, seed):
         assert log.offset_for_timestamp(10 * number, rules="2.4").offset == number
         after = log.offset_for_timestamp(10 * number + 1, rules="2.4")
         assert (after.offset if after else 100) == number + 1
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == complete
 
 
 @pytest.mark.parametrize("seed", range(5))

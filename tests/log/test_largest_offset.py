@@ -50,7 +50,7 @@ READERS = {
 
 @pytest.fixture(params=TOO_LARGE.values(), ids=TOO_LARGE)
 def damaged(request, tmp_path):
-    """The log directory, the last log, and the position of its bad batch."""
+    """The log directory, the last log, and the position of its corrupt batch."""
     last, before = request.param
     logs = Log((FIRST, last), is_clean=True).write(tmp_path / "logs")
     position = sum(len(batch.data) for batch in last.batches[:before])
@@ -71,7 +71,7 @@ def test_verify_finds_the_largest_number(damaged):
     assert [(each.path, each.position) for each in found] == [(path, position)]
 
 
-def test_readers_skip_the_largest_number_if_asked_to(damaged):
+def test_readers_skip_the_largest_number_on_request(damaged):
     logs, path, position = damaged
     skipped = []
     log = kafkastore.open(logs)["t-0"]

@@ -1,4 +1,4 @@
-"""Reading beside a broker: files grow, shrink and vanish, and no record is ever halved."""
+"""Reading next to a broker: files grow, shrink and vanish; every record read is complete."""
 
 import mmap
 import os
@@ -23,7 +23,7 @@ from kafkastore.segment import log_file
 
 
 def batches_of(count, word, *, per_batch=3, codec=0, first_offset=0):
-    """Batches whose values tell offset and writer."""
+    """Batches whose values contain the offset and the writer."""
     return tuple(
         Batch(
             tuple(
@@ -43,7 +43,7 @@ VALUES = [record[4] for batch in WRITTEN for record in batch.records]
 
 @pytest.fixture
 def small_reads(monkeypatch):
-    """Reads of some hundred bytes, so that files change between them."""
+    """Reads of a few hundred bytes, so that files change between them."""
     monkeypatch.setattr(range_scan, "LARGEST_READ", 300)
     monkeypatch.setattr(range_scan, "SMALLEST_READ", 300)
     monkeypatch.setattr(log_file, "LARGEST_READ", 300)
@@ -51,7 +51,7 @@ def small_reads(monkeypatch):
 
 @pytest.fixture
 def root(tmp_path):
-    """A log directory whose one segment has all of `WRITTEN`."""
+    """A log directory with one segment that holds all of `WRITTEN`."""
     return Log((Segment(0, WRITTEN).indexed(interval=200),)).write(tmp_path / "logs")
 
 
@@ -78,19 +78,19 @@ with_every_reader = pytest.mark.parametrize("read", READERS.values(), ids=READER
 
 
 @with_every_reader
-def test_a_log_that_grows_byte_by_byte_shows_whole_batches_only(root, read):
+def test_a_log_that_grows_byte_by_byte_shows_complete_batches_only(root, read):
     path, ends, end = path_of(root), [0], 0
     for batch in WRITTEN:
         end += len(batch.data)
         ends.append(end)
     for size in (*range(300), *range(len(LOG) - 100, len(LOG) + 1)):
         path.write_bytes(LOG[:size])
-        whole = sum(size >= end for end in ends) - 1
+        complete_count = sum(size >= end for end in ends) - 1
         log = open_log(root)
-        assert list(read(log)) == VALUES[: 3 * whole], size
-        assert log.log_end_offset == 3 * whole
-        found = log.offset_for_timestamp(3 * whole - 1)
-        assert (found and found.offset) == (3 * whole - 1 if whole else None)
+        assert list(read(log)) == VALUES[: 3 * complete_count], size
+        assert log.log_end_offset == 3 * complete_count
+        found = log.offset_for_timestamp(3 * complete_count - 1)
+        assert (found and found.offset) == (3 * complete_count - 1 if complete_count else None)
 
 
 SLOW_WRITER = """
@@ -130,7 +130,7 @@ def test_readers_next_to_a_writer_see_ever_more_and_never_less(tmp_path):
 
 
 @with_every_reader
-def test_an_iterator_goes_on_while_the_log_grows(root, read):
+def test_an_iterator_continues_while_the_log_grows(root, read):
     path = path_of(root)
     os.truncate(path, len(LOG) // 2)
     values = read(open_log(root))
@@ -152,7 +152,7 @@ def test_a_log_that_is_cut_while_it_is_read_ends_earlier(root, read, left):
     assert found == VALUES[: len(found)]
 
 
-@pytest.mark.parametrize("reader", ["records", "arrow"])    # `batches` looks at no checksum
+@pytest.mark.parametrize("reader", ["records", "arrow"])    # `batches` verifies no checksum
 @pytest.mark.parametrize("codec", [0, GZIP])
 @pytest.mark.usefixtures("small_reads")
 def test_a_log_that_is_cut_and_written_again_gives_records_of_either(root, reader, codec):
@@ -238,7 +238,7 @@ def test_indexes_that_vanish_or_change_meanwhile_change_no_answer(root, suffix):
         assert log.offset_for_timestamp(77).offset == 77
 
 
-def test_a_preallocated_log_that_fills_up_shows_whole_batches_only(root):
+def test_a_preallocated_log_that_fills_up_shows_complete_batches_only(root):
     path = path_of(root)
     with path.open("r+b") as file:
         file.truncate(0)
@@ -253,8 +253,8 @@ def test_a_preallocated_log_that_fills_up_shows_whole_batches_only(root):
     assert log.segments[0].summary.error is None
 
 
-def ask(log, way):
-    """[(offset, value or None)] of one way to ask."""
+def read_offsets(log, way):
+    """[(offset, value or None)] of one way to read."""
     if way == "records":
         return [(record.offset, record.value) for record in log.records()]
     if way == "arrow":
@@ -292,14 +292,14 @@ def test_readers_next_to_a_broker_that_alters_everything_get_true_records(tmp_pa
     partition = LivePartition(directory, random.Random(seed))
     writer = partition.altering(400)
     writer.start()
-    asked, refused, kept_open = 0, 0, open_log(tmp_path / "logs")
-    while writer.is_alive() or not asked:
+    attempts, refused, kept_open = 0, 0, open_log(tmp_path / "logs")
+    while writer.is_alive() or not attempts:
         for what in WAYS:
             kept_open.refresh()
             for log in (open_log(tmp_path / "logs"), kept_open):
-                asked += 1
+                attempts += 1
                 try:
-                    found = ask(log, what)
+                    found = read_offsets(log, what)
                 except CorruptionError as error:
                     # A batch that was overwritten while it was read.
                     assert error.path.parent == directory, what
@@ -311,7 +311,7 @@ def test_readers_next_to_a_broker_that_alters_everything_get_true_records(tmp_pa
                 for offset, value in found:
                     assert value in partition.written[offset], what
     writer.join()
-    assert refused < asked / 2
+    assert refused < attempts / 2
     log = open_log(tmp_path / "logs")
     wanted = [
         record[0]
@@ -357,20 +357,20 @@ with LogDirWriter(sys.argv[1]) as log_dir:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.usefixtures("small_reads")
 def test_readers_next_to_a_log_writer_get_true_records(tmp_path, seed):
-    """In another process: what it does falls between any two instructions of the reader."""
+    """In another process, whose writes fall between any two instructions of the reader."""
     directory = tmp_path / "logs" / "t-0"
     writer = subprocess.Popen(
         [sys.executable, "-c", LOG_WRITER, tmp_path / "logs", str(seed)], stdout=subprocess.PIPE
     )
-    asked = refused = 0
+    attempts = refused = 0
     with writer:
         while not (directory / "00000000000000000000.log").exists():
             assert writer.poll() is None
-        while writer.poll() is None or not asked:
+        while writer.poll() is None or not attempts:
             for what in WAYS:
-                asked += 1
+                attempts += 1
                 try:
-                    found = ask(open_log(tmp_path / "logs"), what)
+                    found = read_offsets(open_log(tmp_path / "logs"), what)
                 except CorruptionError as error:
                     assert error.path.is_relative_to(tmp_path)
                     assert error.position is not None
@@ -381,7 +381,7 @@ def test_readers_next_to_a_log_writer_get_true_records(tmp_path, seed):
                 for offset, value in found:
                     assert value.startswith(b"%d of " % offset), what
         start, end = map(int, writer.stdout.read().split())
-    assert refused < asked / 2
+    assert refused < attempts / 2
     log = open_log(tmp_path / "logs")
     assert log.log_start_offset == start
     assert start <= log.log_end_offset <= end       # cut within a batch, files end before the log
@@ -391,7 +391,7 @@ def test_readers_next_to_a_log_writer_get_true_records(tmp_path, seed):
 
 
 @with_every_reader
-def test_nothing_is_mapped_unless_it_is_asked_for(root, read, monkeypatch):
+def test_nothing_is_mapped_unless_requested(root, read, monkeypatch):
     """A mapping of a file that shrinks kills its process."""
     def refuse(*arguments, **options):
         raise AssertionError(arguments)
@@ -408,17 +408,17 @@ def test_nothing_is_mapped_unless_it_is_asked_for(root, read, monkeypatch):
     lambda log: log.to_arrow(["offset"]).read_all()["offset"].to_pylist(),
     lambda log: list(range(log.end_offset())),
 ])
-def test_a_batch_that_is_being_written_into_preallocated_space_is_no_damage(tmp_path, read):
+def test_a_batch_that_is_being_written_into_preallocated_space_is_not_damage(tmp_path, read):
     batches = in_a_row([Batch((Row(0, slot, b"k", b"v" * 100),)) for slot in range(3)])
-    whole = Segment(0, tuple(batches[:2])).log
-    root = Log((Segment(0, (), tail=whole + batches[2].data[:90] + bytes(9000)),)).write(tmp_path)
+    sound = Segment(0, tuple(batches[:2])).log
+    root = Log((Segment(0, (), tail=sound + batches[2].data[:90] + bytes(9000)),)).write(tmp_path)
     path = root / "t-0" / f"{0:020}.log"
     os.utime(path)  # a broker is writing: its modification time is now
 
     def complete():
         time.sleep(0.03)
         with path.open("r+b") as file:
-            file.seek(len(whole))
+            file.seek(len(sound))
             file.write(batches[2].data)
 
     thread = threading.Thread(target=complete)
@@ -426,8 +426,8 @@ def test_a_batch_that_is_being_written_into_preallocated_space_is_no_damage(tmp_
     assert read(kafkastore.open(root)["t", 0]) in ([0, 1], [0, 1, 2])
     thread.join()
     assert read(kafkastore.open(root)["t", 0]) == [0, 1, 2]
-    with path.open("r+b") as file:  # and what stays like this is damage
-        file.seek(len(whole) + 90)
+    with path.open("r+b") as file:  # if this persists, it is damage
+        file.seek(len(sound) + 90)
         file.write(bytes(100))
     with pytest.raises(ChecksumError):
         read(kafkastore.open(root)["t", 0])

@@ -1,4 +1,4 @@
-"""Loading a partition as a broker does: what counts, what is passed over, and what is assumed."""
+"""Loading a partition as a broker does: what counts, what is skipped, and what is assumed."""
 
 import doctest
 import shutil
@@ -58,7 +58,7 @@ def write(root, *names):
         (root / "t-0" / each).write_bytes(b"")
 
 
-# Files beside the three segments, and what the next start does with each.
+# Files next to the three segments, and what the next start does with each.
 LEFTOVERS = {
     "a deleted log": ({name(0, ".log.deleted"): "delete"}),
     "a deleted index": ({name(9, ".index.deleted"): "delete"}),
@@ -93,7 +93,7 @@ IN_PLACE = (
 
 
 @pytest.mark.parametrize("done", LEFTOVERS.values(), ids=LEFTOVERS)
-def test_leftovers_are_passed_over_and_reported_with_what_a_start_does(logs, done):
+def test_leftovers_are_skipped_and_reported_with_what_a_start_does(logs, done):
     write(logs, *done, *IN_PLACE)
     log = kafkastore.open(logs)["t-0"]
     assert [record.offset for record in log.records()] == list(range(9))
@@ -106,11 +106,11 @@ def test_leftovers_are_passed_over_and_reported_with_what_a_start_does(logs, don
 
 
 def test_missing_indexes_are_reported_by_segment(logs):
-    gone = (name(0, ".timeindex"), name(6, ".index"), name(6, ".timeindex"))
-    for each in gone:
+    absent = (name(0, ".timeindex"), name(6, ".index"), name(6, ".timeindex"))
+    for each in absent:
         (logs / "t-0" / each).unlink()
     log = kafkastore.open(logs)["t-0"]
-    assert [note.path.name for note in log.missing_indexes] == list(gone)
+    assert [note.path.name for note in log.missing_indexes] == list(absent)
     assert [(note.kind, note.start_action) for note in log.missing_indexes] == [
         ("missing-time-index", "create-empty"),
         ("missing-offset-index", "recover-segment"),
@@ -135,12 +135,12 @@ def test_a_listing_reports_what_the_model_reports(names):
         live, swapped, missing, leftovers = listing(sorted(names))
         assert (files.base_offsets, files.swapped_offsets) == (live, swapped)
         assert [note.path.name for note in files.missing_indexes] == missing
-        told = {note.path.name: note.start_action == "delete" for note in files.leftovers}
-        assert told == leftovers
+        found = {note.path.name: note.start_action == "delete" for note in files.leftovers}
+        assert found == leftovers
 
 
 def replacement_steps(old, new):
-    """The renames by which a broker puts new segments in the place of old ones."""
+    """The renames by which a broker replaces old segments by new ones."""
     for base in reversed(new):
         for suffix in (".log", ".index", ".timeindex"):
             yield name(base, suffix + ".cleaned"), name(base, suffix + ".swap")
@@ -163,8 +163,8 @@ REPLACEMENTS = {
 
 
 @pytest.mark.parametrize(("old", "new"), REPLACEMENTS.values(), ids=REPLACEMENTS)
-def test_a_crash_at_any_rename_of_a_replacement_loses_no_record_and_doubles_none(logs, old, new):
-    """Kafka's tests of its recovery from crashes of the cleaner and of splitting, as read here."""
+def test_a_crash_at_any_rename_of_a_replacement_neither_loses_nor_repeats_records(logs, old, new):
+    """Kafka's tests of recovery from crashes of the cleaner and of splitting, for reading."""
     partition = logs / "t-0"
     with tempfile.TemporaryDirectory(dir=logs.parent) as directory:
         for base, kept in new.items():
@@ -205,7 +205,7 @@ LOG_START_FILES = {
     "below the first segment": (checkpoint(1), 3, BoundSource.FIRST_SEGMENT, False),
     "in the first segment": (checkpoint(4), 4, BoundSource.CHECKPOINT, False),
     "in a later segment": (checkpoint(7), 7, BoundSource.CHECKPOINT, False),
-    "behind the end": (checkpoint(70), 70, BoundSource.CHECKPOINT, False),
+    "past the end": (checkpoint(70), 70, BoundSource.CHECKPOINT, False),
     "cut off": (checkpoint(7)[:4], 3, BoundSource.FIRST_SEGMENT, True),
     "of another version": (b"1\n0\n", 3, BoundSource.FIRST_SEGMENT, True),
     "no text": (b"\xff\xfe", 3, BoundSource.FIRST_SEGMENT, True),
@@ -223,12 +223,12 @@ def test_the_log_start_is_that_of_the_checkpoint_or_of_the_first_segment(
     if data is not None:
         (logs / LOG_STARTS).write_bytes(data)
     log = kafkastore.open(logs)["t-0"]
-    told = log.explain_bounds().log_start_offset
+    found = log.explain_bounds().log_start_offset
     with pytest.warns(UnknownLogStartWarning) if is_damaged else nullcontext():
-        assert log.log_start_offset == told.offset == start
-    assert told.source is source
+        assert log.log_start_offset == found.offset == start
+    assert found.source is source
     assert [record.offset for record in log.records()] == list(range(start, 9))
-    assert (told.error is not None) == is_damaged
+    assert (found.error is not None) == is_damaged
     damaged = [each.path for each in log.log_dir.damaged_checkpoints]
     assert damaged == [logs / LOG_STARTS] * is_damaged
 
@@ -246,16 +246,16 @@ def test_a_damaged_recovery_point_file_is_0_as_for_a_broker(logs, data, wanted):
     assert len(log.log_dir.damaged_checkpoints) == (wanted == 0)
 
 
-#: High watermarks asked for, the checkpoint, what is found for offsets 3 to 9, and its source.
+#: Requested high watermarks, the checkpoint, what is found for offsets 3 to 9, and its source.
 HIGH_WATERMARK_CHOICES = {
     "the log end": ("log-end", checkpoint(4), 9, BoundSource.LOG_END),
     "the checkpoint": ("checkpoint", checkpoint(4), 4, BoundSource.CHECKPOINT),
-    "a checkpoint behind the end": ("checkpoint", checkpoint(10), 9, BoundSource.LOG_END),
+    "a checkpoint past the end": ("checkpoint", checkpoint(10), 9, BoundSource.LOG_END),
     "a checkpoint before the start": ("checkpoint", checkpoint(1), 3, BoundSource.LOG_START),
     "no checkpoint": ("checkpoint", None, 3, BoundSource.LOG_START),
     "no line in the checkpoint": ("checkpoint", checkpoint(), 3, BoundSource.LOG_START),
     "an offset": (7, checkpoint(4), 7, BoundSource.CALLER),
-    "an offset behind the end": (2**62, None, 9, BoundSource.LOG_END),
+    "an offset past the end": (2**62, None, 9, BoundSource.LOG_END),
     "an offset before the start": (-1, None, 3, BoundSource.LOG_START),
 }
 
@@ -264,19 +264,19 @@ HIGH_WATERMARK_CHOICES = {
     ("choice", "data", "wanted", "source"), HIGH_WATERMARK_CHOICES.values(),
     ids=HIGH_WATERMARK_CHOICES,
 )
-def test_the_high_watermark_is_what_was_asked_for_and_says_so(logs, choice, data, wanted, source):
+def test_the_high_watermark_is_the_requested_one(logs, choice, data, wanted, source):
     (logs / LOG_STARTS).write_bytes(checkpoint(3))
     if data is not None:
         (logs / HIGH_WATERMARKS).write_bytes(data)
     log = kafkastore.open(logs)["t-0"]
-    told = log.explain_bounds(choice)
-    assert told.high_watermark.offset == told.last_stable_offset.offset == wanted
-    assert told.high_watermark.source is source
-    assert told.last_stable_offset.source is BoundSource.HIGH_WATERMARK
+    found_bounds = log.explain_bounds(choice)
+    assert found_bounds.high_watermark.offset == found_bounds.last_stable_offset.offset == wanted
+    assert found_bounds.high_watermark.source is source
+    assert found_bounds.last_stable_offset.source is BoundSource.HIGH_WATERMARK
     assert log.high_watermark == 9
 
 
-def test_a_damaged_high_watermark_is_an_error_only_where_it_is_asked_for(logs):
+def test_a_corrupt_high_watermark_is_an_error_only_if_requested(logs):
     (logs / HIGH_WATERMARKS).write_bytes(b"0\n2\nt 0 5\n")
     log = kafkastore.open(logs)["t-0"]
     assert log.explain_bounds().high_watermark.offset == 9
@@ -292,17 +292,17 @@ def test_another_high_watermark_is_refused(logs, choice):
         kafkastore.open(logs)["t-0"].explain_bounds(choice)
 
 
-def test_bounds_of_a_lone_directory_say_that_nothing_is_known_of_checkpoints(logs):
+def test_bounds_of_a_lone_directory_do_not_use_checkpoints(logs):
     (logs / LOG_STARTS).write_bytes(checkpoint(3))
     log = kafkastore.open(logs / "t-0")["t-0"]
-    told = log.explain_bounds("checkpoint")
-    assert told.log_start_offset.offset == told.high_watermark.offset == 0
-    assert told.log_start_offset.source is BoundSource.FIRST_SEGMENT
-    assert told.high_watermark.source is BoundSource.LOG_START
-    assert told.log_start_offset.error is None
+    found_bounds = log.explain_bounds("checkpoint")
+    assert found_bounds.log_start_offset.offset == found_bounds.high_watermark.offset == 0
+    assert found_bounds.log_start_offset.source is BoundSource.FIRST_SEGMENT
+    assert found_bounds.high_watermark.source is BoundSource.LOG_START
+    assert found_bounds.log_start_offset.error is None
 
 
-def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
+def test_the_log_end_has_the_error_of_unreadable_bytes_after_it(logs):
     path = logs / "t-0" / name(6, ".log")
     sound = path.read_bytes()
     torn = (9).to_bytes(8, "big") + sound[8:70]
@@ -310,21 +310,21 @@ def test_the_log_end_says_what_follows_and_can_t_be_read(logs):
         (b"", False), (bytes(500), False), (torn, False), (b"\xff" * 200, True)
     ):
         path.write_bytes(sound + tail)
-        told = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
-        assert (told.offset, told.source) == (9, BoundSource.LAST_BATCH)
-        assert (told.error is not None) == is_corrupt
+        found = kafkastore.open(logs)["t-0"].explain_bounds().log_end_offset
+        assert (found.offset, found.source) == (9, BoundSource.LAST_BATCH)
+        assert (found.error is not None) == is_corrupt
         if is_corrupt:
-            assert (told.error.path, told.error.position) == (path, len(sound))
-            assert str(told.error) in told.basis
+            assert (found.error.path, found.error.position) == (path, len(sound))
+            assert str(found.error) in found.basis
 
 
-def test_an_empty_partition_says_that_it_has_no_segment(logs):
+def test_an_empty_partition_has_bounds_without_a_segment(logs):
     for path in (logs / "t-0").iterdir():
         path.unlink()
-    told = kafkastore.open(logs)["t-0"].explain_bounds()
-    assert {bound.offset for bound in told} == {0}
-    assert told.log_start_offset.source is BoundSource.NO_SEGMENT
-    assert told.log_end_offset.source is BoundSource.NO_SEGMENT
+    found_bounds = kafkastore.open(logs)["t-0"].explain_bounds()
+    assert {bound.offset for bound in found_bounds} == {0}
+    assert found_bounds.log_start_offset.source is BoundSource.NO_SEGMENT
+    assert found_bounds.log_end_offset.source is BoundSource.NO_SEGMENT
 
 
 LINES = st.one_of(st.none(), st.integers(-1, 60))
@@ -350,12 +350,12 @@ def test_bounds_are_those_of_the_model(source, base, start_line, watermark_line,
         if watermark_line is not None:
             (root / HIGH_WATERMARKS).write_bytes(checkpoint(watermark_line))
         opened = kafkastore.open(root)["t-0"]
-        told = opened.explain_bounds(choice)
-        assert tuple(bound.offset for bound in told) == bounds(
+        found_bounds = opened.explain_bounds(choice)
+        assert tuple(bound.offset for bound in found_bounds) == bounds(
             log, start_line=start_line, watermark_line=watermark_line, high_watermark=choice
         )
         assert opened.last_stable_offset == bounds(log, start_line=start_line)[3]
-        assert all(bound.basis for bound in told)
+        assert all(bound.basis for bound in found_bounds)
 
 
 def test_future_directories_are_listed_and_can_be_read(logs, tmp_path):
@@ -407,14 +407,14 @@ def test_two_logs_of_one_partition_in_a_directory_are_both_named(logs, name):
 
 
 @pytest.mark.parametrize("kind", [SkippedKind.DELETED, SkippedKind.STRAY, SkippedKind.FUTURE])
-def test_directories_with_a_suffix_say_what_becomes_of_them(logs, kind):
+def test_directories_with_a_suffix_are_reported_with_their_fate(logs, kind):
     suffix = {SkippedKind.DELETED: "delete"}.get(kind, kind.name.lower())
     (logs / f"t-1.{UUID}-{suffix}").mkdir()
     (skipped,) = kafkastore.open(logs).log_dirs[0].skipped
     assert skipped.kind is kind
 
 
-def test_opening_and_asking_change_nothing_on_disk(logs):
+def test_opening_and_querying_change_nothing_on_disk(logs):
     write(logs, *(each for done in LEFTOVERS.values() for each in done))
 
     def state():
@@ -431,7 +431,7 @@ def test_opening_and_asking_change_nothing_on_disk(logs):
     assert state() == before
 
 
-def test_what_was_read_is_kept_until_a_refresh(logs):
+def test_read_values_are_kept_until_a_refresh(logs):
     log = kafkastore.open(logs)["t-0"]
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (0, 9, 3)
     replace(segment(9, 10)).write(logs / "t-0")

@@ -42,14 +42,14 @@ def test_one_limit_of_timestamps_sets_both_unless_they_are_set():
     assert one.message_timestamp_after_max_ms == 5
 
 
-def test_options_come_back_as_they_are():
+def test_options_are_returned_unchanged():
     config = LogConfig.of({"segment.ms": 9, "cleanup.policy": "compact", "preallocate": True})
     assert LogConfig.of(config) is config
     assert LogConfig.of(config.to_options()) == config
     assert config.to_options()["segment.index.bytes"] == "10485760"
 
 
-def test_topic_options_about_other_things_are_let_pass():
+def test_topic_options_without_an_effect_here_are_ignored():
     assert LogConfig.of({"min.insync.replicas": 2, "flush.ms": 9}) == LogConfig()
 
 
@@ -80,7 +80,7 @@ def test_topic_options_about_other_things_are_let_pass():
         ("segment.bytes=100", "options"),
     ],
 )
-def test_what_kafka_does_not_take_is_one_clear_error(options, option):
+def test_an_option_that_kafka_rejects_is_one_clear_error(options, option):
     with pytest.raises(InvalidConfigError) as refused:
         LogConfig.of(options)
     assert refused.value.option == option

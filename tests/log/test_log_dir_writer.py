@@ -1,4 +1,4 @@
-"""A log directory is held, opened, recovered and left in order."""
+"""A log directory is locked, opened, recovered and shut down cleanly."""
 
 import os
 import struct
@@ -54,7 +54,7 @@ def checkpoint(root, name):
 
 
 def kept(root):
-    """What recoveries cut off, by name."""
+    """The bytes that recoveries cut off, by name."""
     areas = root.parent.glob(f"{root.name}{CUT_MARK}*")
     return {path.name: path.read_bytes() for area in areas for path in area.rglob("*.*")}
 
@@ -89,7 +89,7 @@ def test_a_directory_that_was_closed_has_what_a_broker_leaves(root):
         ("4.1", {"version", "node.id", "directory.id", "cluster.id"}),
     ],
 )
-def test_a_new_directory_says_whose_it_is_and_one_that_does_is_left_alone(root, version, named):
+def test_a_new_directory_gets_its_ids_and_existing_ids_are_kept(root, version, named):
     for _ in range(2):
         LogDirWriter(root, version, node_id=3, cluster_id="c" * 22).close()
     found = parse_meta_properties((root / "meta.properties").read_bytes())
@@ -132,14 +132,14 @@ def test_a_partition_has_one_writer_and_a_name_that_kafka_allows(root):
 
 
 @pytest.mark.parametrize("partition", ["0", None, 1.0, 0.5, True, 2**31, 2**63])
-def test_what_is_no_partition_number_makes_no_directory(root, partition):
+def test_an_invalid_partition_number_creates_no_directory(root, partition):
     with open_dir(root) as log_dir, pytest.raises(InvalidNameError):
         log_dir.writer("t", partition)
     assert not [path for path in root.iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize("topic", [None, 5, b"t", "t\n", "t" * 250])
-def test_what_is_no_topic_name_is_said_in_one_line(root, topic):
+def test_an_invalid_topic_name_is_reported_in_one_line(root, topic):
     with open_dir(root) as log_dir, pytest.raises(InvalidNameError) as raised:
         log_dir.writer(topic, 0)
     assert "\n" not in str(raised.value)
@@ -150,14 +150,14 @@ def test_what_is_no_topic_name_is_said_in_one_line(root, topic):
     [{"node_id": each} for each in ("x", -1, 2**31, 1.5, None, True)]
     + [{"cluster_id": each} for each in ("", "a\nlog.dirs=b", "a b", "ä", 5)],
 )
-def test_ids_that_no_broker_has_are_not_written(root, wrong):
+def test_invalid_broker_ids_are_not_written(root, wrong):
     with refused(*wrong):
         open_dir(root, **wrong)
     assert not (root / "meta.properties").exists()
-    open_dir(root).close()  # the lock was given back
+    open_dir(root).close()  # the lock was released
 
 
-def test_a_closed_directory_gets_no_checkpoints_for_it_may_be_another_s(root):
+def test_a_closed_directory_gets_no_checkpoints(root):
     closed = open_dir(root)
     closed.writer("t", 0)
     closed.close()
@@ -181,7 +181,7 @@ def test_a_version_before_2_0_is_refused(root):
         LogDirWriter(root, "1.1")
 
 
-def test_a_clean_directory_goes_on_where_it_ended(root):
+def test_a_clean_directory_continues_where_it_ended(root):
     write_some(root)
     files = {path.name: path.read_bytes() for path in (root / "t-0").iterdir()}
     with open_dir(root) as log_dir:
@@ -228,7 +228,7 @@ def damaged(root):
 
 
 def every_file(root):
-    """Bytes and modification times; the lock says nothing."""
+    """Bytes and modification times, without the lock file."""
     return {
         path: (path.read_bytes(), path.stat().st_mtime_ns)
         for path in root.rglob("*")
@@ -236,7 +236,7 @@ def every_file(root):
     }
 
 
-def test_a_log_that_a_recovery_would_cut_is_not_opened_unasked(root):
+def test_a_log_that_a_recovery_would_cut_is_not_opened_by_default(root):
     broken = damaged(root)
     before = every_file(root)
     with open_dir(root) as log_dir, pytest.raises(LogWouldBeCutError) as raised:
@@ -278,16 +278,16 @@ def test_nothing_is_touched_before_the_first_append(root):
     assert all(after[path] == before[path] for path in before if path.parent.name == "u-0")
 
 
-def test_what_a_recovery_cuts_is_kept_next_to_the_directory(root):
+def test_bytes_that_a_recovery_cuts_are_kept_next_to_the_directory(root):
     log_dir = open_dir(root)
     writer = log_dir.writer("t", 0, SMALL)
     writer.append_records(new_records(50), batch_bytes=200)
     bases = writer.base_offsets
     abandon(log_dir)
-    broken, gone = (root / "t-0" / f"{base:020d}.log" for base in bases[1:3])
+    broken, missing = (root / "t-0" / f"{base:020d}.log" for base in bases[1:3])
     content = broken.read_bytes()
     broken.write_bytes(content[:-1] + b"\xff")
-    lost = gone.read_bytes()
+    lost = missing.read_bytes()
     with open_dir(root) as log_dir:
         writer = log_dir.writer("t", 0, SMALL, recover=True)
         end = writer.log_end_offset
@@ -295,26 +295,26 @@ def test_what_a_recovery_cuts_is_kept_next_to_the_directory(root):
     cut = broken.stat().st_size
     found = kept(root)
     assert found[f"{broken.name}.from-{cut}"] == content[cut:-1] + b"\xff"
-    assert found[gone.name] == lost
+    assert found[missing.name] == lost
     assert offsets(root) == list(range(end))
     assert not list(kafkastore.verify(root))
 
 
 @pytest.mark.parametrize("tail", [bytes(300), bytes(10), b"\xff" * 40, "torn"])
-def test_nothing_is_appended_after_bytes_that_are_no_batch_though_the_marker_says_clean(
+def test_nothing_is_appended_after_corrupt_bytes_despite_a_clean_shutdown_marker(
     root, tail
 ):
     with open_dir(root) as log_dir:
         log_dir.writer("t", 0).append_records(new_records(20), batch_bytes=200)
     (log,) = (root / "t-0").glob("*.log")
-    whole = log.read_bytes()
-    log.write_bytes(whole + (whole[:100] if tail == "torn" else tail))
+    complete = log.read_bytes()
+    log.write_bytes(complete + (complete[:100] if tail == "torn" else tail))
     before = every_file(root)
     with open_dir(root) as log_dir:
-        if any(log.read_bytes()[len(whole) :]):
+        if any(log.read_bytes()[len(complete) :]):
             with pytest.raises(LogWouldBeCutError) as raised:
                 log_dir.writer("t", 0)
-            assert raised.value.cuts == {log.name: len(whole)}
+            assert raised.value.cuts == {log.name: len(complete)}
             assert raised.value.log_end_offset == 20
         else:
             log_dir.writer("t", 0)
@@ -324,10 +324,10 @@ def test_nothing_is_appended_after_bytes_that_are_no_batch_though_the_marker_say
         assert writer.append_records(new_records(3)).first_offset == 20
     assert offsets(root) == list(range(23))
     if tail == "torn":
-        assert kept(root) == {f"{log.name}.from-{len(whole)}": whole[:100]}
+        assert kept(root) == {f"{log.name}.from-{len(complete)}": complete[:100]}
 
 
-def test_what_is_cut_is_kept_where_the_caller_says(root, tmp_path):
+def test_cut_bytes_are_kept_where_the_caller_says(root, tmp_path):
     log_dir = open_dir(root)
     log_dir.writer("t", 0, SMALL).append_records(new_records(3))
     abandon(log_dir)
@@ -342,7 +342,7 @@ def test_what_is_cut_is_kept_where_the_caller_says(root, tmp_path):
     assert not kept(root)
 
 
-def test_what_is_cut_is_kept_with_its_holes(root, tmp_path):
+def test_cut_bytes_are_kept_with_their_holes(root, tmp_path):
     log_dir = open_dir(root)
     log_dir.writer("t", 0, SMALL).append_records(new_records(3))
     abandon(log_dir)
@@ -362,7 +362,7 @@ def test_what_is_cut_is_kept_with_its_holes(root, tmp_path):
         assert os.fstat(file.fileno()).st_blocks * 512 < 1 << 20
 
 
-def test_a_directory_that_was_not_closed_stays_unclean_until_all_of_it_was_opened(root):
+def test_an_unclean_directory_stays_unclean_until_all_of_it_was_opened(root):
     write_some(root, "t")
     write_some(root, "u")
     log_dir = open_dir(root)
@@ -371,7 +371,7 @@ def test_a_directory_that_was_not_closed_stays_unclean_until_all_of_it_was_opene
     assert not (root / MARKER).exists()
     with open_dir(root) as log_dir:
         log_dir.writer("t", 0, SMALL)
-    assert not (root / MARKER).exists(), "nobody has looked at the other partition"
+    assert not (root / MARKER).exists(), "the other partition was not checked"
     with open_dir(root) as log_dir:
         log_dir.writer("t", 0, SMALL, recover=True)
         log_dir.writer("u", 0, SMALL, recover=True)
@@ -400,7 +400,7 @@ def test_damaged_checkpoints_report_nothing(root):
     assert offsets(root) == list(range(55))
 
 
-def test_a_truncation_below_the_recovery_point_is_known_before_anything_is_appended(root):
+def test_a_truncation_below_the_recovery_point_is_saved_before_any_append(root):
     log_dir = open_dir(root)
     writer = log_dir.writer("t", 0, SMALL)
     writer.append_records(new_records(50), batch_bytes=200)
@@ -450,7 +450,7 @@ def test_leftovers_and_padded_indexes_of_a_killed_broker_are_put_in_order(golden
 TOPIC_ID = "2P-XnPKnTZG5NwujU8kn6Q"
 
 
-def test_a_partition_says_which_topic_it_is_of_if_the_caller_does(root):
+def test_a_partition_has_a_topic_id_if_the_caller_gives_one(root):
     with open_dir(root, "3.9") as log_dir:
         log_dir.writer("t", 0, topic_id=TOPIC_ID)
         log_dir.writer("t", 1)
@@ -463,7 +463,7 @@ def test_a_partition_says_which_topic_it_is_of_if_the_caller_does(root):
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "A" * 22, 5, TOPIC_ID + "\n", TOPIC_ID + "=="])
-def test_what_is_no_topic_id_makes_no_partition(root, wrong):
+def test_an_invalid_topic_id_creates_no_partition(root, wrong):
     with open_dir(root) as log_dir, refused("topic_id"):
         log_dir.writer("t", 0, topic_id=wrong)
     assert not (root / "t-0").exists()

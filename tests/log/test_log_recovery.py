@@ -1,4 +1,4 @@
-"""What a broker makes of a directory when it starts, rule by rule, and against a model."""
+"""Recovery of a directory by a starting broker, rule by rule, and against a model."""
 
 import random
 import shutil
@@ -32,7 +32,7 @@ def three_segments(**fields):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_clean_log_is_left_as_it_is_whatever_the_recovery_point_says(written, version):
+def test_a_clean_log_is_unchanged_for_any_recovery_point(written, version):
     """As in Kafka's LogLoaderTest.testCleanShutdownFile."""
     log = written(three_segments(is_clean=True, recovery_point=0))
     recovered = recover(log, version)
@@ -44,22 +44,22 @@ def test_a_clean_log_is_left_as_it_is_whatever_the_recovery_point_says(written, 
     assert recovered.recovery_point == 30
 
 
-BEHIND = {
-    "an entry behind the last offset": (10, 0),
-    "an entry behind the last byte": (9, 10 * SIZE),
-    "an entry behind both": (15, 12 * SIZE),
+PAST_END = {
+    "an entry past the last offset": (10, 0),
+    "an entry past the last byte": (9, 10 * SIZE),
+    "an entry past both ends": (15, 12 * SIZE),
 }
 
 
-@pytest.mark.parametrize("what", BEHIND)
+@pytest.mark.parametrize("what", PAST_END)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_last_segment_whose_index_leads_beyond_its_end_is_taken_for_empty(
+def test_a_last_segment_with_an_index_past_its_end_is_treated_as_empty(
     written, version, what
 ):
     log = three_segments(is_clean=True)
     for slot, end in ((1, 30), (2, 20)):
         changed = [*log.segments]
-        entry = struct.pack(">ii", *BEHIND[what])
+        entry = struct.pack(">ii", *PAST_END[what])
         offset_index = changed[slot].offset_index + entry
         changed[slot] = replace(changed[slot], offset_index=offset_index)
         found = written(replace(log, segments=tuple(changed)))
@@ -72,7 +72,7 @@ def test_a_last_segment_whose_index_leads_beyond_its_end_is_taken_for_empty(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_start_after_what_the_index_lets_a_broker_see_costs_the_whole_log(written, version):
+def test_a_start_past_the_end_that_the_index_shows_deletes_the_log(written, version):
     log = three_segments(is_clean=True, checkpointed_start=25)
     entry = struct.pack(">ii", 15, 12 * SIZE)
     last = replace(log.segments[2], offset_index=log.segments[2].offset_index + entry)
@@ -119,33 +119,33 @@ def test_garbage_after_the_last_batch_is_cut(written, version):
     """As in Kafka's LogLoaderTest.testCorruptLog."""
     chance = random.Random(3)
     for _ in range(10):
-        whole = three_segments()
+        sound = three_segments()
         damaged = replace(
-            whole.segments[2],
+            sound.segments[2],
             tail=chance.randbytes(chance.randrange(1, 300)),
-            offset_index=whole.segments[2].offset_index + chance.randbytes(9),
+            offset_index=sound.segments[2].offset_index + chance.randbytes(9),
         )
-        log = written(Log((*whole.segments[:2], damaged)))
+        log = written(Log((*sound.segments[:2], damaged)))
         recovered = recover(log, version)
         assert offsets_left(recovered) == list(range(30))
         assert recovered.cut == {name(20, ".log"): 10 * SIZE}
-        assert recovered.written[name(20, ".index")] == whole.segments[2].offset_index
+        assert recovered.written[name(20, ".index")] == sound.segments[2].offset_index
         assert recovered.segments[2].cut_bytes == len(damaged.tail)
         shutil.rmtree(log.path)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_after_a_segment_that_is_cut_all_go(written, version):
-    whole = three_segments()
-    torn = replace(whole.segments[1], batches=whole.segments[1].batches[:7], tail=b"\1" * 30)
+    sound = three_segments()
+    torn = replace(sound.segments[1], batches=sound.segments[1].batches[:7], tail=b"\1" * 30)
     log = written(
-        Log((whole.segments[0], torn, whole.segments[2])), {name(20, ".snapshot"): b"old"}
+        Log((sound.segments[0], torn, sound.segments[2])), {name(20, ".snapshot"): b"old"}
     )
     recovered = recover(log, version)
     assert offsets_left(recovered) == list(range(17))
     assert recovered.log_end_offset == 17
-    gone = {name(20, suffix) for suffix in (".log", ".index", ".timeindex", ".snapshot")}
-    assert recovered.deleted.keys() == gone
+    removed = {name(20, suffix) for suffix in (".log", ".index", ".timeindex", ".snapshot")}
+    assert recovered.deleted.keys() == removed
     assert recovered.cut == {name(10, ".log"): 7 * SIZE}
     assert [each.cut_kind for each in recovered.segments] == [None, CutKind.INCOMPLETE_BATCH]
     assert "17" in "".join(recovered.written)
@@ -153,10 +153,10 @@ def test_after_a_segment_that_is_cut_all_go(written, version):
 
 def test_bytes_cut_for_want_of_an_index_do_not_make_the_segments_after_go(written):
     """A broker recovers such a segment twice, and finds nothing to cut the second time."""
-    whole = three_segments()
-    torn = replace(whole.segments[1], batches=whole.segments[1].batches[:7], tail=b"\1" * 30)
+    sound = three_segments()
+    torn = replace(sound.segments[1], batches=sound.segments[1].batches[:7], tail=b"\1" * 30)
     log = written(
-        Log((whole.segments[0], torn, whole.segments[2])), without=[name(10, ".index")]
+        Log((sound.segments[0], torn, sound.segments[2])), without=[name(10, ".index")]
     )
     recovered = recover(log)
     assert offsets_left(recovered) == [*range(17), *range(20, 30)]
@@ -164,11 +164,11 @@ def test_bytes_cut_for_want_of_an_index_do_not_make_the_segments_after_go(writte
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_offsets_that_go_back_empty_the_segment(written, version):
-    whole = three_segments()
+def test_decreasing_offsets_empty_the_segment(written, version):
+    sound = three_segments()
     batches = (*THIRTY[10:15], *THIRTY[12:15])
     log = written(
-        Log((whole.segments[0], Segment(10, batches), whole.segments[2])),
+        Log((sound.segments[0], Segment(10, batches), sound.segments[2])),
         {name(10, ".txnindex"): transaction_index.pack([(1, 10, 11, 12)])},
     )
     recovered = recover(log, version)
@@ -211,7 +211,7 @@ def test_indexes_without_a_log_go(written, is_clean):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_was_being_deleted_goes(written, version):
+def test_files_that_were_being_deleted_are_deleted(written, version):
     """As in Kafka's LogLoaderTest.testOpenDeletesObsoleteFiles; KRaft's own code drops its own."""
     left = {name(0, ".log.deleted"): b"", name(5, ".snapshot.deleted"): b""}
     kraft = {f"{5:020}-{1:010}.checkpoint.deleted": b""}
@@ -235,9 +235,9 @@ def test_a_missing_time_index_becomes_empty_and_a_missing_offset_index_both(writ
     )
     recovered = recover(log, version)
     assert recovered.written[name(0, ".timeindex")] == b""
-    whole = three_segments().segments[1]
+    sound = three_segments().segments[1]
     made = [recovered.written[name(10, suffix)] for suffix in (".index", ".timeindex")]
-    assert made == [whole.offset_index, whole.time_index]
+    assert made == [sound.offset_index, sound.time_index]
     assert [segment.is_recovered for segment in recovered.segments] == [False, True, False]
 
 
@@ -261,7 +261,7 @@ def test_transactions_of_an_unknown_version_stop_a_broker(written):
 
 
 @pytest.mark.parametrize(("version", "is_recovered"), [("2.2", True), ("2.3", False)])
-def test_indexes_were_looked_at_when_loaded_up_to_2_2(written, version, is_recovered):
+def test_indexes_were_checked_when_loaded_up_to_2_2(written, version, is_recovered):
     """2.3.0 left that out (KAFKA-7283)."""
     odd = {name(10, ".timeindex"): b"\0" * 13}
     log = written(three_segments(is_clean=True), odd)
@@ -320,7 +320,7 @@ def test_a_snapshot_is_believed_and_only_what_is_after_it_read(written, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_damaged_snapshot_goes_and_an_older_one_is_taken(written, version):
+def test_a_corrupt_snapshot_is_deleted_and_an_older_one_is_used(written, version):
     known = producer_snapshot.pack([(99, 0, 5, 6, 0, 1000, -1, -1)])
     snapshots = {name(10, ".snapshot"): known, name(20, ".snapshot"): known[:-1]}
     recovered = recover(written(replace(idempotent(), is_clean=True), snapshots), version)
@@ -329,7 +329,7 @@ def test_a_damaged_snapshot_goes_and_an_older_one_is_taken(written, version):
     assert [entry[0] for entry in again[20]] == [7, 99]
 
 
-def test_snapshots_outside_the_log_or_of_no_segment_go(written):
+def test_snapshots_outside_the_log_or_without_a_segment_are_deleted(written):
     """As in Kafka's LogLoaderTest.testLoadingLogKeepsLargestStrayProducerStateSnapshot."""
     snapshot = producer_snapshot.pack([])
     at = (1, 2, 10, 12, 15, 40)
@@ -343,7 +343,7 @@ def test_snapshots_outside_the_log_or_of_no_segment_go(written):
 
 
 def test_without_any_snapshot_after_a_clean_shutdown_nothing_is_read(written):
-    """A broker that had none yet: the log may be long."""
+    """A broker without any snapshots yet: the log may be long."""
     recovered = recover(written(replace(idempotent(), is_clean=True)))
     assert not len(recovered.producers.entries())
     assert snapshots_of(files_after(recovered)) == {10: [], 20: []}
@@ -368,7 +368,7 @@ def test_aborted_transactions_are_found_again(written, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_compacted_swap_takes_the_place_of_all_segments_it_covers(written, version):
+def test_a_compacted_swap_replaces_all_segments_it_covers(written, version):
     """As in Kafka's LogCleanerTest.testRecoveryAfterCrash."""
     kept = (THIRTY[2], THIRTY[9], THIRTY[14])
     made = Segment(0, kept).recovered(200)
@@ -487,7 +487,7 @@ def test_any_corrupt_log_ends_where_the_model_ends_it(
         with pytest.raises(kafkastore.OutOfOrderAppendError):
             work_out()
         return
-    # Also before they are recovered themselves, for one behind them that lacks its index.
+    # Also before their own recovery, if a later segment lacks its index.
     read_for_producers = [
         data for base, data in logs.items()
         if base not in expected.indexes or any(base < without for without in without_index)
@@ -495,7 +495,7 @@ def test_any_corrupt_log_ends_where_the_model_ends_it(
     try:
         recovered = work_out()
     except CorruptBatchError:
-        # A broker does not start then.
+        # A broker does not start in this case.
         assert any(record_reader.split(data)[1] == "broken" for data in read_for_producers)
         return
     files = files_after(recovered)
@@ -508,7 +508,7 @@ def test_any_corrupt_log_ends_where_the_model_ends_it(
     assert sum(segment.cut_bytes for segment in recovered.segments) + sum(
         len(logs[int(n[:20])]) for n in recovered.deleted if n.endswith(".log")
     ) == sum(map(len, logs.values())) - sum(map(len, expected.logs.values())) + sum(
-        # Of a segment that is split, in its parts; those of them that are gone have none.
+        # For a segment that is split, in its parts; deleted parts have none.
         copied.end - copied.start + segments[int(n[:20])].cut_bytes
         for n, copied in recovered.copied.items()
     )

@@ -1,4 +1,4 @@
-"""Opening log directories: what they may look like, and what is none."""
+"""Opening log directories: their possible forms, and paths that are not log directories."""
 
 import pickle
 import shutil
@@ -95,7 +95,7 @@ def test_several_log_directories_are_one_store(logs, tmp_path):
     assert store["t-1"].log_dir is store.log_dirs[1]
 
 
-def test_a_partition_in_two_directories_is_an_error_when_it_is_asked_for(logs, tmp_path):
+def test_a_partition_in_two_directories_is_an_error_when_requested(logs, tmp_path):
     other = LOG.write(tmp_path / "other")
     add_partition(other, "t-1")
     store = kafkastore.open((logs, other))
@@ -141,7 +141,7 @@ def test_a_partition_directory_alone_can_be_opened(logs, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [str, Path, lambda path: f"{path}/", lambda path: [path]])
-def test_a_path_may_be_given_in_every_way(logs, kind):
+def test_a_path_may_be_of_any_path_type(logs, kind):
     assert offsets(kafkastore.open(kind(logs))) == list(range(20))
 
 
@@ -170,8 +170,8 @@ def test_a_broken_leader_epoch_checkpoint_is_reported_with_its_path(logs):
 
 
 UUID = "0123456789abcdef0123456789abcdef"
-# Directories beside the partitions, and why they are not read; None where they are.
-BESIDE = {
+# Directories next to the partitions, and why they are not read; None if they are.
+OTHER_DIRECTORIES = {
     "t-1": None,
     "__cluster_metadata-0": None,
     f"t-2.{UUID}-delete": SkippedKind.DELETED,
@@ -185,8 +185,8 @@ BESIDE = {
 }
 
 
-@pytest.mark.parametrize(("name", "kind"), BESIDE.items())
-def test_directories_that_are_no_partitions_are_skipped_and_reported(logs, name, kind):
+@pytest.mark.parametrize(("name", "kind"), OTHER_DIRECTORIES.items())
+def test_directories_that_are_not_partitions_are_skipped_and_reported(logs, name, kind):
     path = add_partition(logs, name)
     store = kafkastore.open(logs)
     assert (path in [log.path for log in store]) == (kind is None)
@@ -233,7 +233,7 @@ def parent_of_log_directories(path):
     return path / "parent"
 
 
-# What is no log directory, and what the error says about it.
+# Paths that are not log directories, and the error's text.
 NO_LOG_DIRECTORIES = {
     "nothing": lambda path: path / "nothing",
     "a file": lambda path: file(path / "a-0"),
@@ -246,7 +246,7 @@ NO_LOG_DIRECTORIES = {
 
 
 @pytest.mark.parametrize("make", NO_LOG_DIRECTORIES.values(), ids=NO_LOG_DIRECTORIES)
-def test_what_is_no_log_directory_is_one_clear_error(tmp_path, make):
+def test_a_path_that_is_not_a_log_directory_is_one_clear_error(tmp_path, make):
     path = make(tmp_path)
     with pytest.raises(NotALogDirectoryError) as caught:
         kafkastore.open(path)
@@ -254,7 +254,7 @@ def test_what_is_no_log_directory_is_one_clear_error(tmp_path, make):
     assert "\n" not in str(caught.value)
 
 
-# Damage to the files beside the log: none changes what is read.
+# Damage to the files next to the log: none changes what is read.
 DAMAGES = {
     "an index with odd bytes": ("00000000000000000000.index", lambda data: data + b"odd"),
     "a time index with odd bytes": ("00000000000000000000.timeindex", lambda data: data[:-5]),
@@ -281,7 +281,7 @@ def test_corrupt_index_files_change_nothing_that_is_read(logs, name, damage):
 
 @pytest.fixture
 def logs_of_nobody():
-    """A log directory of the user whom `as_nobody` is, where that user can reach it."""
+    """A log directory owned by, and reachable for, the user of `as_nobody`."""
     root = Path(tempfile.mkdtemp())
     LOG.write(root / "logs")
     give_to_nobody(root)
@@ -303,7 +303,7 @@ def everything(root):
     )
 
 
-def test_a_directory_without_write_permission_is_read_and_left_alone(logs_of_nobody):
+def test_a_directory_without_write_permission_is_read_and_not_changed(logs_of_nobody):
     for path in (*logs_of_nobody.rglob("*"), logs_of_nobody):
         path.chmod(0o555 if path.is_dir() else 0o444)
     before = sorted((path, path.stat().st_mtime_ns) for path in logs_of_nobody.rglob("*"))
@@ -313,7 +313,7 @@ def test_a_directory_without_write_permission_is_read_and_left_alone(logs_of_nob
     assert after == before
 
 
-# What may not be read, and what the error says.
+# Paths without read permission, and the error's text.
 FORBIDDEN = {
     "the log directory": ("", NotALogDirectoryError, "no permission"),
     "the partition": ("t-0", NotALogDirectoryError, "t-0"),
@@ -322,15 +322,15 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize(("name", "kind", "told"), FORBIDDEN.values(), ids=FORBIDDEN)
-def test_what_may_not_be_read_is_an_error_that_names_it(logs_of_nobody, name, kind, told):
+@pytest.mark.parametrize(("name", "kind", "message"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_an_unreadable_file_is_an_error_that_names_it(logs_of_nobody, name, kind, message):
     (logs_of_nobody / name).chmod(0)
     error = as_nobody(lambda: everything(logs_of_nobody))
     assert isinstance(error, kind)
-    assert told in str(error)
+    assert message in str(error)
 
 
-def test_a_log_directory_that_can_t_be_reached_is_no_log_directory(logs_of_nobody):
+def test_a_log_directory_that_can_t_be_reached_is_not_a_log_directory(logs_of_nobody):
     logs_of_nobody.parent.chmod(0)
     error = as_nobody(lambda: everything(logs_of_nobody))
     assert isinstance(error, NotALogDirectoryError)

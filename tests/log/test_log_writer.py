@@ -1,4 +1,4 @@
-"""A partition's log is written, by the intents of Kafka's own tests and more."""
+"""Writing a partition's log: the cases of Kafka's own tests and more."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ from .written_logs import (
 HOUR = 3_600_000
 
 
-# What a leader takes
+# Appends of a leader
 
 
 def test_a_leader_gives_offsets_and_its_epoch(open_writer):
@@ -86,7 +86,7 @@ def test_timestamps_too_far_from_the_clock_are_refused(open_writer, clock, codec
     assert offsets(writer) == [0, 1, 2, 3]
 
 
-def test_only_a_leader_says_log_append_time(open_writer):
+def test_only_a_leader_sets_log_append_time(open_writer):
     writer = open_writer()
     with pytest.raises(InvalidTimestampError):
         writer.append(batch_of(0, [1], log_append_time=5))
@@ -120,7 +120,7 @@ def test_batches_larger_than_allowed_are_refused(open_writer):
     append_one(writer)
 
 
-def test_a_compacted_topic_asks_for_keys(open_writer):
+def test_a_compacted_topic_requires_keys(open_writer):
     writer = open_writer(cleanup_policy="compact")
     writer.append_records([new_record(1)])
     with pytest.raises(InvalidRecordError):
@@ -139,7 +139,7 @@ def test_a_compacted_topic_asks_for_keys(open_writer):
     ],
     ids=["magic 1", "torn", "zeros", "a byte", "crc"],
 )
-def test_what_a_leader_can_t_take_is_refused_and_the_log_goes_on(
+def test_invalid_batches_for_a_leader_are_refused_and_the_log_continues(
     open_writer, batch, error, position
 ):
     writer = open_writer()
@@ -173,7 +173,7 @@ def test_a_topic_s_compression_is_that_of_built_batches_and_others_get_it(open_w
 
 
 @pytest.mark.parametrize("wrong", [2.5, 5.0, float("nan"), "7", None, True])
-def test_offsets_that_are_no_whole_numbers_do_not_get_to_the_files(open_writer, wrong):
+def test_offsets_that_are_not_ints_are_not_written(open_writer, wrong):
     writer = open_writer()
     writer.append_records(new_records(20), batch_bytes=200)
     for alter in (writer.truncate_to, writer.delete_records):
@@ -234,7 +234,7 @@ def test_a_record_that_can_t_be_written_is_named_and_nothing_of_its_batch_is(ope
     assert writer.append_records([new_record(0)]).first_offset == 0
 
 
-def test_a_topic_of_messages_of_no_bytes_takes_none(open_writer):
+def test_a_topic_with_a_message_limit_of_0_accepts_no_messages(open_writer):
     with pytest.raises(RecordTooLargeError):
         open_writer(max_message_bytes=0).append_records([new_record(0)])
 
@@ -255,7 +255,7 @@ def test_batches_of_several_codecs_in_one_call_get_that_of_the_topic(open_writer
     assert not list(kafkastore.verify(writer.path))
 
 
-def test_what_is_compressed_again_is_of_its_producer_still(open_writer):
+def test_recompressed_batches_keep_their_producer(open_writer):
     writer = open_writer(compression_type="lz4")
     fields = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     batches = b"".join(
@@ -272,7 +272,7 @@ def test_what_is_compressed_again_is_of_its_producer_still(open_writer):
     assert all(batch.is_transactional for batch in log.batches())
 
 
-def test_what_is_compressed_again_may_become_too_large(open_writer):
+def test_a_recompressed_batch_may_be_too_large(open_writer):
     writer = open_writer(compression_type="uncompressed", max_message_bytes=300)
     writer.append(batch_of(0, [1] * 2, codec=Codec.GZIP))
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
@@ -281,10 +281,10 @@ def test_what_is_compressed_again_may_become_too_large(open_writer):
     assert not writer.has_failed
 
 
-# What a follower takes
+# Appends of a follower
 
 
-def test_a_follower_keeps_bytes_and_takes_gaps_but_never_goes_back(open_writer):
+def test_a_follower_keeps_bytes_and_allows_gaps_but_no_decreasing_offsets(open_writer):
     writer = open_writer()
     batches = batch_of(7, [1, 2], leader_epoch=2) + batch_of(20, [3], leader_epoch=4)
     assert writer.append(batches, as_follower=True) == (7, 20, -1, False)
@@ -301,10 +301,10 @@ def test_a_follower_keeps_bytes_and_takes_gaps_but_never_goes_back(open_writer):
 
 def test_a_follower_leaves_out_a_batch_that_is_cut(open_writer):
     writer = open_writer()
-    whole = batch_of(0, [1])
-    for torn in (whole[:-1], whole[:20], whole[:5], b""):
+    complete = batch_of(0, [1])
+    for torn in (complete[:-1], complete[:20], complete[:5], b""):
         writer.append(batch_of(writer.log_end_offset, [1]) + torn, as_follower=True)
-    assert writer.append(whole[:30], as_follower=True) == (-1, -1, -1, False)
+    assert writer.append(complete[:30], as_follower=True) == (-1, -1, -1, False)
     assert offsets(writer) == [0, 1, 2, 3]
 
 
@@ -428,7 +428,7 @@ def test_records_are_deleted_up_to_the_high_watermark_and_segments_follow(open_w
     assert offsets(writer)[0] == 3
 
 
-def test_old_segments_go_and_an_empty_one_remains(open_writer, clock):
+def test_old_segments_are_deleted_and_an_empty_one_remains(open_writer, clock):
     writer = open_writer(segment_bytes=5 * ONE, retention_ms=10_000)
     for _ in range(15):
         append_one(writer, 10)
@@ -457,7 +457,7 @@ def test_a_preallocated_log_has_its_full_size_until_it_is_rolled_or_closed(open_
     assert (writer.path / "00000000000000000001.log").stat().st_size == ONE
 
 
-def test_a_closed_writer_takes_nothing(open_writer):
+def test_a_closed_writer_accepts_nothing(open_writer):
     writer = open_writer()
     append_one(writer)
     writer.close()
@@ -467,7 +467,7 @@ def test_a_closed_writer_takes_nothing(open_writer):
             work()
 
 
-def test_records_are_built_into_batches_of_the_size_asked_for(open_writer):
+def test_records_are_built_into_batches_of_the_requested_size(open_writer):
     writer = open_writer()
     records = new_records(300)
     info = writer.append_records(iter(records), batch_bytes=1000, codec=Codec.SNAPPY)
@@ -479,7 +479,7 @@ def test_records_are_built_into_batches_of_the_size_asked_for(open_writer):
     assert len(list(log.batches())) > 20
 
 
-def test_a_reader_sees_what_was_appended_while_the_writer_goes_on(open_writer):
+def test_a_reader_sees_appended_records_while_the_writer_continues(open_writer):
     writer = open_writer(segment_bytes=5 * ONE, index_interval_bytes=1)
     for number in range(23):
         append_one(writer, FIRST_TIMESTAMP + number)

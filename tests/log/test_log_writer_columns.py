@@ -1,4 +1,4 @@
-"""Arrow columns are appended, and come back as they were."""
+"""Appended Arrow columns are read back unchanged."""
 
 import datetime
 
@@ -31,7 +31,7 @@ def as_arrow(writer):
     return log.to_arrow(include_headers=True)
 
 
-def test_what_is_read_as_arrow_is_appended_again(writer):
+def test_records_read_as_arrow_can_be_appended(writer):
     writer.append_records(new_records(100), batch_bytes=700)
     before = records(writer)
     table = as_arrow(writer).read_all()
@@ -72,7 +72,7 @@ def test_columns_may_be_missing_null_or_of_other_types(writer):
         (pa.table({"value": [b"v"], "headers": [5]}), "headers"),
     ],
 )
-def test_what_can_t_be_written_is_one_clear_error(writer, table, column):
+def test_a_column_that_can_t_be_written_is_one_clear_error(writer, table, column):
     with pytest.raises(InvalidColumnError) as refused:
         writer.append_columns(table)
     assert refused.value.column == column
@@ -90,7 +90,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         {"headers": pa.array([[None]], HEADERS)},
     ],
 )
-def test_what_has_no_place_in_a_record_is_refused_and_not_made_something_else(writer, column):
+def test_values_that_do_not_fit_a_record_are_refused_and_not_converted(writer, column):
     with pytest.raises(InvalidColumnError) as refused:
         writer.append_columns(pa.table({"value": [b"v"]} | column))
     assert [refused.value.column] == list(column)

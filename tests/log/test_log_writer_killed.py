@@ -40,7 +40,7 @@ def kill_one(server, seed, life_s, acks=None):
     server.stdin.flush()
     child = int(server.stdout.readline())
     while acks and last_acknowledged(acks) == flushed:
-        os.kill(child, 0)  # it lives
+        os.kill(child, 0)  # it is alive
         time.sleep(0.001)
     time.sleep(life_s)
     os.kill(child, signal.SIGKILL)
@@ -52,7 +52,7 @@ def last_acknowledged(path: Path):
     return int.from_bytes(acks[-8:], "big")
 
 
-def test_what_was_flushed_before_a_kill_is_there_and_nothing_is_invented(tmp_path, server):
+def test_flushed_records_survive_a_kill_and_no_others_appear(tmp_path, server):
     rng = random.Random(SEED)
     root, acks = tmp_path / "logs", tmp_path / "acks"
     number = grown = 0

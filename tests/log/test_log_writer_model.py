@@ -1,4 +1,4 @@
-"""A writer does at random what a list of batches does, through crashes, and is read back."""
+"""Random steps of a writer, with crashes, compared with a list of batches."""
 
 import random
 from itertools import pairwise
@@ -107,7 +107,7 @@ class Run:
         self.clock.now += self.rng.choice([0, 1000, RETENTION_MS])
         rules = [self.outlived_by_start, self.outlived_by_time]
         left = bases
-        # The order in which brokers look; each goes on where the one before has stopped.
+        # The order in which brokers check; each continues where the one before stopped.
         for outlived in rules if self.version >= "3" else reversed(rules):
             left = left[outlived(left) :]
         self.writer.delete_old_segments()
@@ -145,7 +145,7 @@ class Run:
     def reopen(self):
         self.log_dir.close()
         findings = list(kafkastore.verify(self.root))
-        # Cut within a gap, with a start behind it: a broker drops such a log, too.
+        # Cut within a gap, with a start after it: a broker drops such a log, too.
         dropped = kafkastore.FindingKind.LOG_END_BELOW_LOG_START
         trouble = [finding for finding in findings if finding.kind is not dropped]
         assert {finding.severity for finding in trouble} <= {kafkastore.Severity.STYLE}
@@ -158,7 +158,7 @@ class Run:
         self.end_is_found_again()
 
     def crash(self):
-        # What lies before the active segment was flushed when that was begun.
+        # Everything before the active segment was flushed when that began.
         *inactive, active = self.writer.base_offsets
         sizes = log_sizes(self.writer.path)
         self.flushed_sizes |= {f"{base:020}.log": sizes[f"{base:020}.log"] for base in inactive}
@@ -167,13 +167,13 @@ class Run:
         abandon(self.log_dir)
         lose_what_was_not_flushed(self.writer.path, self.flushed_sizes, self.rng)
         self.open(recover=True)
-        # By itself, so that batches below the log start offset are seen, too.
+        # The partition alone, so that batches below the log start offset are also seen.
         (log,) = kafkastore.open(self.writer.path)
         found = [
             tuple(record.offset for record in batch.records()) for batch in log.batches()
         ]
         kept = [batch.offsets for batch in self.model.batches]
-        # A start offset that was not written down goes back, and shows what was left below it.
+        # A start offset that was not written is lost, and batches below it are visible again.
         assert self.writer.log_start_offset <= max(self.model.start, self.writer.base_offsets[0])
         self.model.start = self.writer.log_start_offset
         if found:
@@ -190,7 +190,7 @@ class Run:
         self.end_is_found_again()
 
     def end_is_found_again(self):
-        """A loaded log ends behind its last batch, wherever a truncation had cut it."""
+        """A loaded log ends after its last batch, wherever it was truncated."""
         last = self.model.batches[-1].offsets[-1] + 1 if self.model.batches else 0
         base = self.writer.base_offsets[-1]
         assert self.writer.log_end_offset == max(last, base)

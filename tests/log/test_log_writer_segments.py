@@ -165,7 +165,7 @@ def test_a_follower_s_batches_are_one_set_up_to_3_9_0(open_writer, version, inde
     assert segment.offset_index.entries().tolist() == expected
 
 
-def test_a_leader_s_batches_are_sets_of_their_own(open_writer):
+def test_a_leader_s_batches_are_separate_sets(open_writer):
     writer = open_writer(index_interval_bytes=1)
     writer.append(b"".join(batch_of(0, [FIRST_TIMESTAMP]) for _ in range(5)))
     (segment,) = segments(writer)
@@ -203,7 +203,7 @@ def test_before_3_8_the_offset_is_the_batch_s_last_where_it_is_compressed_again(
 # Truncating
 
 
-def test_entries_go_with_a_truncation_and_the_largest_timestamp_is_found_again(open_writer):
+def test_a_truncation_removes_entries_and_finds_the_largest_timestamp_again(open_writer):
     writer = open_writer(index_interval_bytes=2 * ONE - 1)
     for offset in range(40, 70):
         writer.append(batch_of(offset, [offset * 10]), as_follower=True)
@@ -247,7 +247,7 @@ def test_truncating_where_the_log_ends_or_after_changes_nothing(open_writer):
     assert offsets(writer) == list(range(11))
 
 
-def test_a_truncation_inside_a_batch_takes_all_of_it_and_the_next_has_the_offset(open_writer):
+def test_a_truncation_inside_a_batch_removes_all_of_it_and_the_next_has_the_offset(open_writer):
     writer = open_writer()
     writer.append(batch_of(0, [1, 2, 3]))
     writer.append(batch_of(0, [4, 5, 6]))
@@ -257,7 +257,7 @@ def test_a_truncation_inside_a_batch_takes_all_of_it_and_the_next_has_the_offset
     assert offsets(writer) == [0, 1, 2, 4]
 
 
-def test_a_truncation_in_a_gap_takes_what_is_after_it(open_writer):
+def test_a_truncation_in_a_gap_removes_everything_after_it(open_writer):
     writer = open_writer()
     append_one_at(writer, 40)
     append_one_at(writer, 43)
@@ -279,7 +279,7 @@ def test_a_truncation_below_the_first_segment_begins_the_log_there(open_writer):
     assert offsets(writer) == [2]
 
 
-def test_a_truncation_takes_aborted_transactions_epochs_and_producers_back(open_writer):
+def test_a_truncation_restores_aborted_transactions_epochs_and_producers(open_writer):
     writer = open_writer(segment_bytes=5 * ONE)
     producer = TransactionalProducer(writer, 7)
     producer.send(FIRST_TIMESTAMP)

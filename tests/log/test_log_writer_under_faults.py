@@ -1,4 +1,4 @@
-"""Every altering call of a writer fails, in every way: what was flushed stays."""
+"""Every altering call of a writer fails in every way: flushed records stay."""
 
 import errno
 import os
@@ -55,7 +55,7 @@ class ShortWrites(UnsyncedFileSystem):
 
 
 class FullDisk(CountingFileSystem):
-    """Takes a number of bytes, and then no more."""
+    """Accepts a number of bytes, and then fails."""
 
     def __init__(self, free):
         super().__init__()
@@ -70,7 +70,7 @@ class FullDisk(CountingFileSystem):
 
 
 class Work:
-    """What a writer is put through, and which offsets it has promised to keep."""
+    """The steps of a writer, and the offsets that it must keep."""
 
     def __init__(self):
         self.kept = self.written = 0
@@ -123,7 +123,7 @@ class Work:
 
 
 def check_found(root, work):
-    """What the next writer finds, and that it and a reader can go on with it."""
+    """Check what the next writer finds, and that it and a reader can continue."""
     with LogDirWriter(root, clock=Clock(), fs=UnsyncedFileSystem()) as log_dir:
         writer = log_dir.writer("t", 0, CONFIG, recover=True)
         end = writer.log_end_offset
@@ -176,7 +176,7 @@ def test_a_crash_at_any_call_loses_nothing_that_was_flushed(tmp_path, calls, kin
         check_found(root, work)
 
 
-def test_a_disk_that_fills_up_is_an_error_and_what_was_flushed_stays(tmp_path):
+def test_a_full_disk_is_an_error_and_flushed_records_stay(tmp_path):
     for free in some(range(0, 3000, 130), 8):
         root, work = tmp_path / str(free), Work()
         with pytest.raises(OSError) as caught:  # noqa: PT011

@@ -1,4 +1,4 @@
-"""A broker's whole disk: what is asked of one partition touches no other, no file stays open."""
+"""All of a broker's disk: reading one partition touches no other, and no file stays open."""
 
 import os
 import resource
@@ -27,7 +27,7 @@ ONE = Log(tuple(Segment(5 * number, (batch(5 * number),)).indexed() for number i
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    """2,000 partitions of 20 segments; most with names that lead nowhere, for who never asks."""
+    """2,000 partitions of 20 segments; most are dangling links that are never read."""
     root = ONE.write(tmp_path_factory.mktemp("many") / "logs")
     source = root / "t-0"
     names = os.listdir(source)
@@ -58,12 +58,12 @@ def _record(event, arguments):
         calls.append(os.fspath(arguments[0]))
 
 
-sys.addaudithook(_record)      # can't be removed again; it does nothing unless asked
+sys.addaudithook(_record)      # can't be removed again; it does nothing unless enabled
 
 
 @contextmanager
 def recorded(monkeypatch):
-    """Collect the paths of all calls that open, list or ask about files."""
+    """Collect the paths of all calls that open, list or stat files."""
     calls = Calls()
     with monkeypatch.context() as patched:
         for name in FUNCTIONS:
@@ -107,12 +107,12 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS)
-def test_a_question_to_one_partition_touches_no_other(many, monkeypatch, ask):
-    ask(kafkastore.open(many)["t-100"])  # what is imported when it is first asked
+@pytest.mark.parametrize("query", QUESTIONS.values(), ids=QUESTIONS)
+def test_a_question_to_one_partition_touches_no_other(many, monkeypatch, query):
+    query(kafkastore.open(many)["t-100"])  # what is imported on first use
     store = kafkastore.open(many)
     with recorded(monkeypatch) as calls:
-        assert ask(store["t-1900"]) is not None
+        assert query(store["t-1900"]) is not None
     touched = {os.path.dirname(path) for path in calls if "/t-" in path}
     assert touched <= {str(many), str(many / "t-1900")}
     assert calls.outside(many / "t-1900", many / ".kafka", many / "recovery", many / "log-start",
@@ -120,25 +120,25 @@ def test_a_question_to_one_partition_touches_no_other(many, monkeypatch, ask):
 
 
 @pytest.mark.parametrize(
-    ("ask", "most"),
+    ("query", "most"),
     [
         (lambda log: log.segments, 1),
         (lambda log: log.segments[7].translate_offset(37), 3),
-        # A missing checkpoint is looked at twice: it might be a link to nothing.
+        # A missing checkpoint is checked twice: it might be a dangling link.
         (lambda log: list(log.records(37, 39)), 5),
         (lambda log: log.log_end_offset, 5),
         (lambda log: (log.log_start_offset, log.checkpointed_high_watermark), 5),
     ],
     ids=["segments", "an offset", "records", "the log end", "checkpoints"],
 )
-def test_a_question_opens_few_files_of_its_partition(many, monkeypatch, ask, most):
+def test_a_question_opens_few_files_of_its_partition(many, monkeypatch, query, most):
     log = kafkastore.open(many)["t-100"]
     with recorded(monkeypatch) as calls:
-        ask(log)
+        query(log)
     assert 1 <= len(calls) <= most
 
 
-def test_what_is_known_is_not_asked_again(many, monkeypatch):
+def test_known_answers_are_not_read_again(many, monkeypatch):
     log = kafkastore.open(many)["t-100"]
     segment = log.segments[7]
     segment.translate_offset(37)
@@ -151,7 +151,7 @@ def test_what_is_known_is_not_asked_again(many, monkeypatch):
 
 @contextmanager
 def few_descriptors(more):
-    """Allow so many more open files than there are."""
+    """Allow this many more open files than are open now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/dev/fd")))
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + more, hard))
@@ -162,7 +162,7 @@ def few_descriptors(more):
 
 
 @pytest.mark.parametrize("others", [0, 400])
-def test_no_descriptor_is_kept_however_much_is_asked(many, others):
+def test_no_descriptor_is_kept_after_any_number_of_queries(many, others):
     kafkastore.open(many)["t-0"].to_arrow(["offset"]).read_all()   # what pyarrow keeps to itself
     store = kafkastore.open(many)
     with ExitStack() as stack:

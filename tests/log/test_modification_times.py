@@ -1,4 +1,4 @@
-"""Guesses about modification times: what is told, and what is not."""
+"""Guesses about modification times: what is reported, and what is not."""
 
 import pytest
 from hypothesis import given
@@ -21,29 +21,29 @@ def segments(*times):
 
 
 def rising(count, step=DAY, lag=1000):
-    """What appends leave: each segment modified shortly after its newest record."""
+    """Mtimes of normal appends: each segment modified shortly after its newest record."""
     return segments(*((each * step + lag, each * step) for each in range(1, count + 1)))
 
 
 @given(st.integers(0, 20), st.integers(TOLERANCE_MS, 30 * DAY), st.integers(0, 10 * TOLERANCE_MS))
-def test_what_appends_leave_is_believed(count, step, lag):
+def test_mtimes_of_normal_appends_are_trusted(count, step, lag):
     times = rising(count, step, lag)
     assert older_than_records(times) == in_the_future(times, 1 << 60) == []
     assert of_a_copy(times) is None
 
 
 @pytest.mark.parametrize("count", range(2, 6))
-def test_all_files_of_a_moment_and_records_of_days_look_like_a_copy(count):
+def test_equal_mtimes_and_records_of_days_suggest_a_copy(count):
     times = [each._replace(mtime_ms=90 * DAY) for each in rising(count)]
     assert of_a_copy(times) is not None
 
 
-def test_all_files_of_a_moment_long_after_all_records_look_like_a_copy():
+def test_equal_mtimes_long_after_all_records_suggest_a_copy():
     times = [each._replace(mtime_ms=90 * DAY) for each in rising(4, step=10)]
     assert of_a_copy(times) is not None
 
 
-def test_without_timestamps_only_files_of_a_moment_look_like_a_copy():
+def test_without_timestamps_only_equal_mtimes_suggest_a_copy():
     moment = segments(*[(DAY + each, None) for each in range(3)])
     assert of_a_copy(moment) is not None
     assert of_a_copy(moment, all_known=False) is None
@@ -57,15 +57,15 @@ def test_one_segment_alone_reports_nothing():
 
 
 @pytest.mark.parametrize(
-    ("ahead", "is_told"), [(0, False), (TOLERANCE_MS, False), (TOLERANCE_MS + 1, True)]
+    ("ahead", "is_reported"), [(0, False), (TOLERANCE_MS, False), (TOLERANCE_MS + 1, True)]
 )
-def test_clocks_may_differ_by_a_minute(ahead, is_told):
+def test_clocks_may_differ_by_a_minute(ahead, is_reported):
     (times,) = segments((DAY, DAY + ahead))
-    assert older_than_records([times]) == ([times] if is_told else [])
-    assert in_the_future([times], DAY - ahead) == ([times] if is_told else [])
+    assert older_than_records([times]) == ([times] if is_reported else [])
+    assert in_the_future([times], DAY - ahead) == ([times] if is_reported else [])
     assert older_than_records([times._replace(newest_ms=None)]) == []
 
 
 def test_spans_are_reported_in_the_unit_that_fits():
-    told = [span(each) for each in (0, 119_999, 120_000, 7_199_999, 7_200_000, 47 * 3_600_000)]
-    assert told == ["0 seconds", "119 seconds", "2 minutes", "119 minutes", "2 hours", "47 hours"]
+    texts = [span(each) for each in (0, 119_999, 120_000, 7_199_999, 7_200_000, 47 * 3_600_000)]
+    assert texts == ["0 seconds", "119 seconds", "2 minutes", "119 minutes", "2 hours", "47 hours"]

@@ -1,4 +1,4 @@
-"""What has a file's name and is none: readers and the writer refuse it, at once and by its name."""
+"""Readers and the writer refuse a path that is not a regular file, at once and by its name."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from kafkastore.errors import CorruptCheckpointError, NotAFileError
 LOG = Log((Segment(0, tuple(Batch((Row(n, n, b"k", b"v"),)) for n in range(9))).indexed(),))
 LOG_NAME = f"{0:020}.log"
 
-#: What is asked of a partition -> the files that it needs.
+#: Query of a partition -> the files that it needs.
 QUESTIONS = {
     "records": ("list(log.records())", (".log",)),
     "batches": ("list(log.batches(5))", (".log", ".index")),
@@ -37,7 +37,7 @@ QUESTIONS = {
     "writer": ("kafkastore.LogDirWriter(root).writer('t', 0)",
                (".log", ".index", ".timeindex", ".txnindex")),
 }
-ASK_ALL = """
+ANSWER_ALL = """
 import json, signal, sys
 import kafkastore
 for root, question in json.load(sys.stdin):
@@ -54,28 +54,28 @@ for root, question in json.load(sys.stdin):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_question_waits_and_each_is_reported_what_the_file_is(tmp_path, kind):
-    asked, wanted = [], []
+def test_no_query_waits_and_each_reports_the_kind_of_file(tmp_path, kind):
+    cases, wanted = [], []
     for suffix in (".log", ".index", ".timeindex", ".txnindex"):
         for name, (question, needed) in QUESTIONS.items():
             root = LOG.write(tmp_path / f"{name}{suffix}")
             path = root / "t-0" / f"{0:020}{suffix}"
             path.unlink(missing_ok=True)
             KINDS[kind](path)
-            asked.append((str(root), question))
+            cases.append((str(root), question))
             wanted.append(f"{path} is {kind} and not a regular file" if suffix in needed else None)
     done = subprocess.run(
-        [sys.executable, "-c", ASK_ALL], input=json.dumps(asked), capture_output=True, text=True,
+        [sys.executable, "-c", ANSWER_ALL], input=json.dumps(cases), capture_output=True, text=True,
         timeout=800, check=False,
     )
-    assert done.stdout.count("\n") == len(asked), done.stderr
+    assert done.stdout.count("\n") == len(cases), done.stderr
     answers = map(json.loads, done.stdout.splitlines())
-    for question, told, expected in zip(asked, answers, wanted, strict=True):
+    for question, answer, expected in zip(cases, answers, wanted, strict=True):
         if expected is None:
-            assert told is None or "and not a regular file" in told, question
+            assert answer is None or "and not a regular file" in answer, question
         else:
-            assert told is not None, question
-            assert expected in told, question
+            assert answer is not None, question
+            assert expected in answer, question
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -84,7 +84,7 @@ def test_no_question_waits_and_each_is_reported_what_the_file_is(tmp_path, kind)
     ["recovery-point-offset-checkpoint", "log-start-offset-checkpoint",
      "replication-offset-checkpoint"],
 )
-def test_a_checkpoint_that_is_no_file_counts_as_damaged(tmp_path, name, kind):
+def test_a_checkpoint_that_is_not_a_regular_file_counts_as_corrupt(tmp_path, name, kind):
     root = LOG.write(tmp_path / "logs")
     (root / name).unlink(missing_ok=True)
     KINDS[kind](root / name)
@@ -111,7 +111,7 @@ def test_no_writer_starts_again_where_a_link_leads_to_nothing(tmp_path):
     assert os.readlink(path) == "/nowhere"
 
 
-def test_the_error_passes_between_processes(tmp_path):
+def test_the_error_can_be_pickled(tmp_path):
     error = NotAFileError(tmp_path / LOG_NAME, "a FIFO")
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.path, again.kind) == (str(error), error.path, error.kind)

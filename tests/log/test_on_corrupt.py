@@ -59,7 +59,7 @@ def damaged(log, source):
 
 
 def repaired(root):
-    """The partition as repair keeps it, of a copy."""
+    """A copy of the partition after repair."""
     copy = root.parent / "repaired"
     shutil.copytree(root, copy)
     kafkastore.apply(plan_repair(copy, on_corrupt="skip"))
@@ -106,7 +106,7 @@ def test_skip_gives_what_repair_keeps(log, source):
 
 @bounded(150)
 @given(logs(), st.randoms(use_true_random=False))
-def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
+def test_all_bytes_that_are_no_batch_are_skipped_once_in_order(log, source):
     with damaged(log, source) as root:
         found = kafkastore.open(root)["t-0"]
         assume(found.log_start_offset == found.segments[0].base_offset)
@@ -122,7 +122,7 @@ def test_what_is_skipped_is_all_that_is_no_batch_in_order_and_once(log, source):
             (each.path, at) for each in skipped for at in range(each.position, each.end_position)
         ]
         assert in_turn == sorted(set(in_turn))
-        # What repair cuts besides is a torn tail, which is no corruption.
+        # What repair also cuts is a torn tail, which is not corruption.
         torn = left_out - set(in_turn)
         assert set(in_turn) <= left_out
         last = max((root / "t-0").glob("*.log"))
@@ -219,8 +219,8 @@ def test_a_lookup_finds_the_first_of_the_readable_records(log, source, on_corrup
         assert [(each["timestamp"], each["offset"]) for each in answers] == expected
         assert len(set(skipped)) == len(skipped)
         for target, answer in zip(targets, expected, strict=True):
-            for ask in (found.offset_for_timestamp, found.list_offset):
-                one = ask(target, **options)
+            for query in (found.offset_for_timestamp, found.list_offset):
+                one = query(target, **options)
                 assert ((-1, -1) if one is None else (one.timestamp, one.offset)) == answer
         assert found.list_offset(-1, **options).offset == found.end_offset(**options)
 
@@ -250,12 +250,12 @@ def test_a_batch_cut_anywhere_is_a_torn_tail_of_the_last_segment_only(tmp_path, 
     root = Log(segments).write(tmp_path / "logs")
     path = root / "t-0" / f"{0:020}.log"
     data = path.read_bytes()
-    whole = len(data) - len(batches[-1].data)
+    complete = len(data) - len(batches[-1].data)
     before = [row.offset for batch in batches[:-1] for row in batch.rows]
-    tails = [data[whole:end] for end in range(whole + 1, len(data))]
+    tails = [data[complete:end] for end in range(complete + 1, len(data))]
     tails += [bytes(size) for size in (1, 8, 12, 17, 26, 61, 5000)]
     for tail in tails:
-        path.write_bytes(data[:whole] + tail)
+        path.write_bytes(data[:complete] + tail)
         log = kafkastore.open(root)["t-0"]
         records, error = until_error(log.records())
         table, arrow_error = read_arrow(log)
@@ -269,7 +269,7 @@ def test_a_batch_cut_anywhere_is_a_torn_tail_of_the_last_segment_only(tmp_path, 
         else:
             for each in (error, arrow_error, batch_error):
                 assert isinstance(each, CorruptionError), tail
-                assert (each.path, each.position) == (path, whole), tail
+                assert (each.path, each.position) == (path, complete), tail
             with pytest.raises(CorruptionError):
                 log.offset_for_timestamp(10**6)
 

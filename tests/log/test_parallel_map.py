@@ -1,4 +1,4 @@
-"""Work on many things by several threads: in order, a few at a time."""
+"""Parallel work on many items by several threads: in order, a few at a time."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from kafkastore.errors import ArgumentTypeError, DuplicatePartitionError
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
 
 
-def test_what_comes_of_items_is_in_their_order_and_few_are_taken_beforehand():
+def test_results_are_in_the_order_of_items_and_few_items_are_prefetched():
     taken, done = [], []
 
     def items():
@@ -143,7 +143,7 @@ def test_a_verification_that_the_collector_drops_while_a_thread_starts_stops_not
 
 
 # In the child, the results wait for threads that it does not have.
-GOES_ON_IN_A_FORKED_PROCESS = """
+CONTINUES_IN_A_FORKED_PROCESS = """
 import os, sys
 import kafkastore
 
@@ -163,11 +163,11 @@ print("left", len(list(found)))
 """
 
 
-def test_a_forked_process_can_not_go_on_with_work_that_began_before(tmp_path):
+def test_a_forked_process_can_not_continue_work_that_began_before(tmp_path):
     write_twenty(tmp_path)
     ran = subprocess.run(
         # Python 3.12 and newer warn of each fork in a process with threads.
-        [sys.executable, "-W", "ignore", "-c", GOES_ON_IN_A_FORKED_PROCESS, tmp_path],
+        [sys.executable, "-W", "ignore", "-c", CONTINUES_IN_A_FORKED_PROCESS, tmp_path],
         capture_output=True, text=True, timeout=800, check=False,
     )
     assert (ran.stdout, ran.stderr) == ("refused\nverified again\nleft 19\n", "")

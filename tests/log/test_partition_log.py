@@ -91,7 +91,7 @@ def test_the_bounds_of_the_log_are_those_written(log):
         ]
 
 
-def test_a_partition_knows_its_name_and_its_directory(opened, tmp_path):
+def test_a_partition_has_its_name_and_its_directory(opened, tmp_path):
     found = opened(TWO)
     assert (found.topic, found.partition) == ("t", 0)
     assert found.topic_partition == TopicPartition("t", 0)
@@ -119,7 +119,7 @@ def test_segments_between_offsets_are_those_that_may_hold_one(opened, start, end
     assert [segment.base_offset for segment in log.segments_between(start, end)] == wanted
 
 
-def test_files_on_their_way_out_are_no_segments(opened):
+def test_files_that_are_being_deleted_are_not_segments(opened):
     found = opened(TWO)
     for name in (
         "00000000000000000007.log.deleted", "00000000000000000000.log.swap",
@@ -156,7 +156,7 @@ def test_a_log_start_within_a_batch_cuts_its_first_records(opened):
     assert found.to_arrow(["offset"]).read_all()["offset"].to_pylist() == [4, 5, 6, 7, 8, 9]
 
 
-def test_markers_and_emptied_batches_are_batches_but_no_records(opened):
+def test_markers_and_emptied_batches_are_batches_but_not_records(opened):
     batches = (*numbered(0), marker(1, 5), emptied(2, 6, 5), *numbered(7))
     found = opened(Log((Segment(0, batches),)))
     assert [record.offset for record in found.records()] == [0, 7]
@@ -176,7 +176,7 @@ def test_records_are_read_lazily(opened):
 # A batch at offset 2, and the type of error.
 BROKEN = {
     "a wrong checksum": (numbered(2)[0].data[:-1] + b"x", ChecksumError),
-    "a count that lies": (
+    "a false count": (
         Batch((Row(2, 5),), stated_count=7).data, CorruptBatchError),
     "compressed records that end early": (
         Batch((Row(2, 5),), codec=ZSTD, stated_count=2).data, CorruptBatchError),
@@ -226,7 +226,7 @@ def test_a_corrupt_offset_does_not_lead_to_another_file(opened):
     assert caught.value.path == found.segments[0].log_path
 
 
-def test_checksums_need_not_be_looked_at(opened):
+def test_checksums_need_not_be_verified(opened):
     damaged = numbered(1)[0].data[:-2] + b"V\0"
     found = opened(Log((Segment(0, numbered(0), tail=damaged),)))
     assert [record.value for record in found.records(verify=False)] == [b"v", b"V"]
@@ -244,7 +244,7 @@ def test_decompression_is_bounded(opened):
         found.to_arrow(max_decompressed_bytes=1000).read_all()
 
 
-def test_gaps_between_segments_and_batches_are_stepped_over(opened):
+def test_gaps_between_segments_and_batches_are_skipped(opened):
     found = opened(TWO)
     assert [record.offset for record in found.records(3, 5)] == []
     assert [record.offset for record in found.records(3)] == [5, 6, 9]

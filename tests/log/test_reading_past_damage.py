@@ -1,4 +1,4 @@
-"""What `on_corrupt` "skip" and "stop" give where more than records is asked for."""
+"""Results of `on_corrupt` "skip" and "stop" other than records."""
 
 import os
 import struct
@@ -31,7 +31,7 @@ def write(tmp_path, *segments, **fields):
 
 
 def flip(log, base_offset, position):
-    """Turn over a bit of a log, and keep its modification time."""
+    """Flip a bit of a log, and keep its modification time."""
     path = log.path / f"{base_offset:020}.log"
     status = path.stat()
     data = bytearray(path.read_bytes())
@@ -42,7 +42,7 @@ def flip(log, base_offset, position):
 
 
 class NotGzip(Batch):
-    """A compressed batch whose checksum is right and whose records are no gzip."""
+    """A compressed batch with a right checksum whose records are not gzip."""
 
     @property
     def data(self):
@@ -213,7 +213,7 @@ def test_only_lookups_that_trust_indexes_read_past_a_wrong_checksum(broken, inde
 
 @pytest.mark.parametrize("rules", ["0.11.0", "2.4", "4.1", "kip-33"])
 @pytest.mark.parametrize("choice", READABLE)
-def test_by_a_brokers_rules_a_segment_ends_where_bytes_are_no_batch(tmp_path, rules, choice):
+def test_by_a_broker_s_rules_a_segment_ends_at_corrupt_bytes(tmp_path, rules, choice):
     batches = tuple(dated(offset) for offset in range(0, 8, 2))
     log = write(
         tmp_path,
@@ -228,7 +228,7 @@ def test_by_a_brokers_rules_a_segment_ends_where_bytes_are_no_batch(tmp_path, ru
     skipped = []
     options = {"on_corrupt": choice, "skipped": skipped}
     answer = log.offset_for_timestamp(20, rules, **options)
-    # KIP-33's text goes on to the next segment, and a broker does not.
+    # KIP-33's text continues in the next segment, and a broker does not.
     assert (None if answer is None else answer.offset) == (4 if rules == "kip-33" else None)
     assert log.offsets_for_timestamps([20], rules, **options)["offset"].tolist() == [
         4 if rules == "kip-33" else -1
@@ -255,16 +255,16 @@ def untimed(tmp_path):
 
 def test_past_damage_segments_without_timestamps_count_as_wholes(untimed):
     times = [0, 50, 100, 150, 200, 250]
-    whole = untimed.offsets_for_timestamps(times, untimed="segment")["offset"].tolist()
-    assert whole == [0, 0, 0, 2, 2, -1]
+    by_segment = untimed.offsets_for_timestamps(times, untimed="segment")["offset"].tolist()
+    assert by_segment == [0, 0, 0, 2, 2, -1]
     flip(untimed, 4, len(dated(4).data) + 65)
     untimed.refresh()
     for choice in ("skip", "stop"):
         options = {"untimed": "segment", "on_corrupt": choice, "skipped": []}
         found = untimed.offsets_for_timestamps(times, **options)
-        assert found["offset"].tolist() == whole
+        assert found["offset"].tolist() == by_segment
         each = [untimed.offset_for_timestamp(time, **options) for time in times]
-        assert [-1 if one is None else one.offset for one in each] == whole
+        assert [-1 if one is None else one.offset for one in each] == by_segment
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_a_segment_of_which_nothing_can_be_read_is_not_taken_for_empty(untimed, 
 
 @pytest.fixture
 def not_gzip(tmp_path):
-    """Six records in three batches; the second's checksum is right, its records are no gzip."""
+    """Six records in three batches; the second has a right checksum, but no gzip records."""
     batches = [
         dated(0, codec=GZIP, append_time=5),
         NotGzip(dated(2).rows, codec=GZIP, append_time=25),
@@ -342,9 +342,9 @@ def test_a_batch_that_cannot_be_decoded_is_skipped_alike_by_all(not_gzip, choice
         lambda: list(kafkastore.lag(store, offsets={GROUP: 2})),
         lambda: list(kafkastore.latency(store)),
     ]
-    for ask in raising:
+    for query in raising:
         with pytest.raises(CorruptionError) as caught:
-            ask()
+            query()
         assert (caught.value.path, caught.value.position) == (skipped[0].path, skipped[0].position)
 
 
@@ -365,18 +365,18 @@ def test_batches_that_are_twice_in_a_segment_are_read_once(tmp_path):
     batches = tuple(dated(offset) for offset in range(0, 8, 2))
     log = write(tmp_path, Segment(0, batches))
     path = log.path / f"{0:020}.log"
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole + dated(8).data)
+    sound = path.read_bytes()
+    path.write_bytes(sound + sound + dated(8).data)
     skipped = []
     read = log.records(on_corrupt="skip", skipped=skipped)
     assert [record.offset for record in read] == list(range(10))
     rows = log.to_arrow(["offset"], on_corrupt="skip", skipped=skipped).read_all()
     assert rows["offset"].to_pylist() == list(range(10))
     (bytes_of_both,) = {(each.position, each.end_position) for each in skipped}
-    assert bytes_of_both == (len(whole), 2 * len(whole))
+    assert bytes_of_both == (len(sound), 2 * len(sound))
 
 
-def test_records_that_belong_to_the_next_segment_are_an_error_of_a_whole_segment(tmp_path):
+def test_records_that_belong_to_the_next_segment_are_an_error_of_a_segment(tmp_path):
     log = write(
         tmp_path,
         Segment(0, tuple(dated(offset) for offset in range(0, 8, 2))),

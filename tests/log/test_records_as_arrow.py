@@ -132,7 +132,7 @@ def test_the_schema_is_that_of_spark_s_kafka_source():
     ]
 
 
-def test_columns_keep_their_order_whatever_is_asked(opened):
+def test_columns_keep_their_order_for_any_selection(opened):
     found = opened(one_segment(*numbered(3)))
     table = found.to_arrow(["is_control", "offset", "key"]).read_all()
     assert table.column_names == ["key", "offset", "is_control"]
@@ -153,7 +153,7 @@ def test_no_columns_at_all_still_count_rows(opened):
     assert opened(one_segment(*numbered(7))).to_arrow([]).read_all().num_rows == 7
 
 
-def test_our_own_columns_say_what_the_batch_said(opened):
+def test_our_own_columns_hold_the_fields_of_the_batch(opened):
     batch = Batch((Row(0, 5), Row(1, 6)), producer_id=2**40, producer_epoch=2, leader_epoch=4,
                   is_transactional=True)
     old = Batch((Row(2, 5),), magic=1)
@@ -174,12 +174,12 @@ def test_unknown_columns_are_an_error_that_names_them(opened, columns):
 @pytest.mark.parametrize(
     "options", [{"batch_rows": 0}, {"batch_bytes": -1}, {"limit": -1}], ids=str
 )
-def test_numbers_that_make_no_sense_are_refused(opened, options):
+def test_invalid_numbers_are_refused(opened, options):
     with refused(*options):
         opened(one_segment(*numbered(3))).to_arrow(**options)
 
 
-def test_one_name_is_no_sequence_of_names():
+def test_one_name_is_not_a_sequence_of_names():
     with refused("columns", ArgumentTypeError):
         schema("offset")
 
@@ -198,7 +198,7 @@ def test_records_without_headers_have_null_and_not_an_empty_list(opened):
 
 
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 1000])
-def test_batches_have_at_most_the_rows_asked_for(opened, batch_rows):
+def test_batches_have_at_most_the_requested_rows(opened, batch_rows):
     ten = Batch(tuple(Row(number, 5) for number in range(10)))
     found = opened(one_segment(ten, *(batch.with_offset(10) for batch in numbered(1))))
     batches = list(found.to_arrow(["offset"], batch_rows=batch_rows))
@@ -206,7 +206,7 @@ def test_batches_have_at_most_the_rows_asked_for(opened, batch_rows):
     assert [n for batch in batches for n in batch["offset"].to_pylist()] == list(range(11))
 
 
-def test_nothing_is_read_before_it_is_asked_for(opened):
+def test_nothing_is_read_before_it_is_requested(opened):
     found = opened(one_segment(*numbered(2), tail=b"\xff" * 60))
     reader = found.to_arrow(["offset"])
     with pytest.raises(CorruptBatchError):
@@ -224,19 +224,19 @@ def test_a_broken_batch_is_an_error_after_all_rows_before_it(opened):
     assert error.position == sum(len(batch.data) for batch in numbered(50))
 
 
-def test_a_broken_batch_outside_the_range_is_not_looked_at(opened):
+def test_a_corrupt_batch_outside_the_range_is_not_read(opened):
     broken = Batch((Row(5, 5),), stated_count=3)
     found = opened(one_segment(*numbered(5), broken))
     table = found.to_arrow(["offset"], end_offset=5).read_all()
     assert table["offset"].to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_a_broken_batch_after_the_limit_is_not_looked_at(opened):
+def test_a_corrupt_batch_after_the_limit_is_not_read(opened):
     log = opened(one_segment(*numbered(3), Batch((Row(3, 3),), stated_count=5)))
     assert log.to_arrow(["offset"], limit=3).read_all()["offset"].to_pylist() == [0, 1, 2]
 
 
-def test_segments_without_the_times_asked_for_are_not_read(opened):
+def test_segments_without_the_requested_times_are_not_read(opened):
     first = Segment(0, numbered(3)).indexed()
     second = Segment(3, tuple(batch.with_offset(3 + n) for n, batch in enumerate(
         Batch((Row(0, 1000 + number),)) for number in range(3)))).indexed()
@@ -258,7 +258,7 @@ def test_segments_without_the_times_asked_for_are_not_read(opened):
 
 
 @pytest.mark.parametrize("codec", [0, GZIP, ZSTD])
-def test_memory_is_bounded_whatever_the_size_of_the_log(opened, codec):
+def test_memory_is_bounded_for_any_size_of_the_log(opened, codec):
     value = b"value" * 2000     # the same in all batches, so that the model is fast
     batches = tuple(
         Batch(tuple(Row(10 * number + row, 5, None, value) for row in range(10)), codec=codec)

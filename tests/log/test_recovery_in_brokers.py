@@ -1,4 +1,4 @@
-"""Damaged directories that real brokers load, beside what was worked out for them."""
+"""Damaged directories that real brokers load, compared with the predicted result."""
 
 import os
 import random
@@ -78,7 +78,7 @@ def flip(path, at, bit):
 
 
 def damage(directory, kind, chance):
-    """Do to a partition directory what crashes and bad disks do."""
+    """Damage a partition directory as crashes and bad disks do."""
     logs = sorted(directory.glob("*.log"))
     second, last = logs[1], logs[-1]
     match kind:
@@ -90,9 +90,9 @@ def damage(directory, kind, chance):
             flip(second, chance.randrange(21, second.stat().st_size), 4)
         case "bit in the last":
             flip(last, chance.randrange(21, last.stat().st_size), 4)
-        case "garbage behind the second":
+        case "garbage after the second":
             second.write_bytes(second.read_bytes() + chance.randbytes(70))
-        case "zeros behind the last":
+        case "zeros after the last":
             last.write_bytes(last.read_bytes() + bytes(300))
         case "no indexes":
             for path in (*directory.glob("*.index"), *directory.glob("*.timeindex")):
@@ -115,7 +115,7 @@ def damage(directory, kind, chance):
             second.write_bytes(data + data)
         case "epochs out of the log":
             (directory / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n1 5000\n")
-        case "the first is gone":
+        case "the first is missing":
             for path in directory.glob(f"{0:020}.*"):
                 path.unlink()
             (directory / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
@@ -128,25 +128,25 @@ def far_apart(chance, start, kind):
     """A segment that has to be split, as brokers before 2.0 could leave one (KAFKA-6264)."""
     batches = batches_of(chance, start, 30)
     first = in_a_row(batches[: 0 if kind == "nothing near" else 15])
-    offset, behind = FAR, []
+    offset, later = FAR, []
     for batch in batches[15:]:
-        behind.append(batch.with_offset(offset))
-        offset = behind[-1].last_offset + 1
-    return Log((Segment(0, (*first, *behind)),))
+        later.append(batch.with_offset(offset))
+        offset = later[-1].last_offset + 1
+    return Log((Segment(0, (*first, *later)),))
 
 
 SPLITS = ["near and far", "no index", "nothing near", "a bit in the far ones"]
 KINDS = [
     "nothing", "last torn", "second torn", "bit in the second", "bit in the last",
-    "garbage behind the second", "zeros behind the last", "no indexes",
+    "garbage after the second", "zeros after the last", "no indexes",
     "no index of the second, which is torn", "indexes of nonsense",
     "a transaction below the segment", "orphans and leftovers", "offsets go back",
-    "epochs out of the log", "the first is gone",
+    "epochs out of the log", "the first is missing",
 ]
 
 
 def damaged_directories(tmp_path, now):
-    """Directories of three segments, each damaged in a way of its own."""
+    """Directories of three segments, each damaged in a different way."""
     chance, directories = random.Random(5), []
     for number, kind in enumerate(KINDS):
         start = LONG_AGO if number % 3 == 2 else now - 3_600_000
@@ -176,7 +176,7 @@ def split_directories(tmp_path, topic, kinds, now):
 def test_a_broker_makes_of_corrupt_directories_what_was_worked_out(
     load_into_broker, tmp_path, version
 ):
-    """It splits segments of offsets too far apart, and recovers no part below a recovery point."""
+    """A broker splits segments whose offsets overflow, and recovers none below a recovery point."""
     now = time.time_ns() // 1_000_000
     below = split_directories(tmp_path, "below", SPLITS[:2], now)
     directories = [
@@ -186,13 +186,13 @@ def test_a_broker_makes_of_corrupt_directories_what_was_worked_out(
     ]
     kinds = [*KINDS, *SPLITS, *SPLITS[:2]]
     points = {directory.name: FAR + 3 for directory in below}
-    check_beside_broker(
+    compare_with_broker(
         load_into_broker, directories, version, kinds, now, recovery_points=points
     )
 
 
-def lead_behind_the_end(directory, kind):
-    """Give an index a last entry behind the end of its log, by offset, by position, or by both."""
+def add_entry_past_the_end(directory, kind):
+    """Give an index a last entry past the end of its log, by offset, by position, or by both."""
     logs = sorted(directory.glob("*.log"))
     log = logs[1] if kind == "of the second" else logs[-1]
     base, size = int(log.stem), log.stat().st_size
@@ -223,18 +223,18 @@ ENDS = ["nothing", "both", "offset", "position", "padded", "of the second", "a l
 def test_a_broker_loads_what_was_shut_down_cleanly_as_was_worked_out(
     load_into_broker, tmp_path, version
 ):
-    """It keeps the transaction index of what it splits.
+    """A broker keeps the transaction index of a segment that it splits.
 
-    And it takes a last segment for empty whose index leads behind the end of its log.
+    And it treats a last segment as empty if its index has an entry past the end of its log.
     """
     splits, now = ["no index"] * 3, time.time_ns() // 1_000_000
     chance, directories = random.Random(7), split_directories(tmp_path, "split", splits, now)
     for number, kind in enumerate(ENDS):
         root = sound(chance, now - 3_600_000).write(tmp_path / f"made-end-{number}")
         directory = (root / "t-0").rename(root / f"end-{number}")
-        lead_behind_the_end(directory, kind)
+        add_entry_past_the_end(directory, kind)
         directories.append(directory)
-    expected = check_beside_broker(
+    expected = compare_with_broker(
         load_into_broker, directories, version, [*splits, *ENDS], now, is_clean=True
     )
     for number, kind in enumerate(ENDS):
@@ -252,7 +252,7 @@ def test_a_broker_does_not_start_on_an_index_that_leads_into_the_middle_of_a_bat
     index = max((root / "t-0").glob("*.index"))
     entries = index.read_bytes()
     offset, position = struct.unpack(">ii", entries[-8:])
-    # Where a frame has its size there are now the upper 4 bytes of an offset.
+    # The size field of the frame now holds the upper 4 bytes of an offset.
     index.write_bytes(entries[:-8] + struct.pack(">ii", offset, position - 8))
     with pytest.raises(CorruptIndexError):
         recover_log(kafkastore.open(root)["t-0"], version, is_clean=True)
@@ -260,10 +260,10 @@ def test_a_broker_does_not_start_on_an_index_that_leads_into_the_middle_of_a_bat
         load_into_broker([root / "t-0"], version, recover=False)
 
 
-def check_beside_broker(
+def compare_with_broker(
     load_into_broker, directories, version, kinds, now, *, is_clean=False, recovery_points=None
 ):
-    """Compare what is worked out for directories with what a broker leaves of them."""
+    """Compare predicted directories with those that a broker leaves."""
     expected = {}
     points = {each.name: 0 for each in directories} | (recovery_points or {})
     for directory in directories:
@@ -292,7 +292,7 @@ def check_beside_broker(
         bases = [segment.base_offset for segment in recovered.segments]
         snapshots = kept_when_stopped(snapshots_of(ours), bases, parsed)
         assert snapshots == kept_when_stopped(snapshots_of(theirs), bases, parsed), kind
-        # The new leader adds a line of its own, where the log ends.
+        # The new leader adds a line for its epoch at the log end.
         before = [each for each in epochs_of(theirs) if each[1] < recovered.log_end_offset]
         assert epochs_of(ours) == before, kind
         said = case.answers["partitions"][directory.name]

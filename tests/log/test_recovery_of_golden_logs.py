@@ -1,4 +1,4 @@
-"""What brokers made of directories when they started: worked out before, and as it then was."""
+"""The effect of a broker's start on a directory: predicted, and as found afterwards."""
 
 import pytest
 from models.recovered_directory import (
@@ -25,7 +25,7 @@ def version_of(case):
 def recoveries(case):
     """(partition as it was, what is worked out, its files then, its files as the broker left them).
 
-    A broker that went on for a while has resized and cut the active segment's indexes since.
+    A broker that kept running for a while has resized and cut the active segment's indexes since.
     """
     for log in kafkastore.open(case.root / "logs"):
         left = case.logs / log.path.name
@@ -39,8 +39,8 @@ def recoveries(case):
 
 def assert_same(case, recovered, worked_out, left, *, is_same_epoch):
     """Logs and indexes byte for byte; snapshots and epochs by content."""
-    whole = {"whole_entries": True}
-    assert indexes_and_logs(worked_out, **whole) == indexes_and_logs(left, **whole)
+    options = {"whole_entries": True}
+    assert indexes_and_logs(worked_out, **options) == indexes_and_logs(left, **options)
     bases = [segment.base_offset for segment in recovered.segments]
     snapshots = kept_when_stopped(snapshots_of(worked_out), bases, version_of(case))
     assert snapshots == kept_when_stopped(snapshots_of(left), bases, version_of(case))
@@ -52,7 +52,7 @@ def assert_same(case, recovered, worked_out, left, *, is_same_epoch):
 
 
 @pytest.mark.golden_cases(names=KILLED, versions=FROM_0_11, answers="answers-recovered")
-def test_a_killed_brokers_directory_becomes_what_its_next_start_made_of_it(golden_case):
+def test_recovery_of_a_killed_broker_s_directory_equals_the_broker_s(golden_case):
     (found,) = recoveries(golden_case)
     log, recovered, worked_out, left = found
     assert indexes_and_logs(worked_out) == indexes_and_logs(left)
@@ -65,7 +65,7 @@ def test_a_killed_brokers_directory_becomes_what_its_next_start_made_of_it(golde
 
 
 @pytest.mark.golden_cases(names=KILLED, versions=FROM_0_11, answers="answers-recovered")
-def test_what_is_cut_is_reported_with_its_bytes_and_why(golden_case):
+def test_a_cut_is_reported_with_its_size_and_reason(golden_case):
     log, recovered, _, left = next(recoveries(golden_case))
     *others, last = recovered.segments
     assert not any(segment.cut_bytes for segment in others)
@@ -99,7 +99,7 @@ def test_after_a_clean_shutdown_only_missing_indexes_are_made(golden_case):
 
 
 @pytest.mark.golden_cases(names="wide", versions=FROM_0_11, answers="answers-recovered")
-def test_what_deletions_and_swaps_left_goes_or_takes_its_place(golden_case):
+def test_remains_of_deletions_and_swaps_are_deleted_or_renamed(golden_case):
     leftovers = 0
     for log, recovered, worked_out, left in recoveries(golden_case):
         # 0.11.0.3 was stopped before it had deleted what it had replaced.

@@ -1,4 +1,4 @@
-"""Which segments a broker deletes: Kafka's own test cases, and every small log there is."""
+"""The segments that a broker deletes: Kafka's test cases, and all small logs."""
 from __future__ import annotations
 
 import pytest
@@ -21,7 +21,7 @@ def three_segments(timestamp=10, size=100):
 
 
 def judge(segments, *, version="2.4", high_watermark=None, start=None, now=NOW, **options):
-    """What goes: (base offset, rule); and the whole outcome."""
+    """The deletions as (base offset, rule), and the full outcome."""
     outcome = find_deletable(
         segments,
         high_watermark=segments[-1].end_offset if high_watermark is None else high_watermark,
@@ -30,44 +30,44 @@ def judge(segments, *, version="2.4", high_watermark=None, start=None, now=NOW, 
         now=now,
         rules=rules_of(version),
     )
-    gone = [(each.segment.base_offset, each.rule.value) for each in outcome.deletions]
-    return gone, outcome
+    deleted = [(each.segment.base_offset, each.rule.value) for each in outcome.deletions]
+    return deleted, outcome
 
 
 # LogTest, UnifiedLogTest: the names of its cases.
 
 
-def test_segments_whose_time_is_over_go_and_a_new_one_is_rolled():
-    gone, outcome = judge(three_segments(), retention_ms=10 * SECOND)
-    assert gone == [(0, "time"), (5, "time"), (10, "time")]
+def test_expired_segments_are_deleted_and_a_new_one_is_rolled():
+    deleted, outcome = judge(three_segments(), retention_ms=10 * SECOND)
+    assert deleted == [(0, "time"), (5, "time"), (10, "time")]
     assert outcome.rolls
     assert outcome.log_start_offset == 15
 
 
-def test_segments_whose_time_is_not_over_stay():
-    gone, outcome = judge(three_segments(NOW), retention_ms=10_000_000)
-    assert gone == []
+def test_segments_that_have_not_expired_stay():
+    deleted, outcome = judge(three_segments(NOW), retention_ms=10_000_000)
+    assert deleted == []
     assert not outcome.rolls
     assert [(stop.segment.base_offset, stop.reason) for stop in outcome.stops][:1] == [
         (0, StopReason.NOT_REACHED)
     ]
 
 
-def test_a_log_is_cut_down_to_its_size_by_whole_segments():
-    gone, outcome = judge(three_segments(NOW), retention_bytes=200)
-    assert gone == [(0, "size")]
+def test_retention_by_size_deletes_full_segments():
+    deleted, outcome = judge(three_segments(NOW), retention_bytes=200)
+    assert deleted == [(0, "size")]
     assert outcome.log_start_offset == 5
     assert judge(three_segments(NOW), retention_bytes=201)[0] == []
     assert judge(three_segments(NOW), retention_bytes=100)[0] == [(0, "size"), (5, "size")]
 
 
-def test_a_log_under_its_size_stays_whole():
+def test_a_log_under_its_size_keeps_all_segments():
     assert judge(three_segments(NOW), retention_bytes=15 * 100)[0] == []
 
 
-def test_a_size_of_0_takes_all():
-    gone, outcome = judge(three_segments(NOW), retention_bytes=0)
-    assert gone == [(0, "size"), (5, "size"), (10, "size")]
+def test_a_size_of_0_deletes_all():
+    deleted, outcome = judge(three_segments(NOW), retention_bytes=0)
+    assert deleted == [(0, "size"), (5, "size"), (10, "size")]
     assert outcome.rolls
 
 
@@ -77,32 +77,32 @@ def test_a_compacted_log_loses_nothing_by_time_or_size():
 
 
 def test_a_log_both_compacted_and_deleted_loses_segments():
-    gone, _ = judge(three_segments(), retention_ms=10, cleanup_policy="compact,delete")
-    assert [base for base, _ in gone] == [0, 5, 10]
+    deleted, _ = judge(three_segments(), retention_ms=10, cleanup_policy="compact,delete")
+    assert [base for base, _ in deleted] == [0, 5, 10]
 
 
 @pytest.mark.parametrize(
-    ("version", "gone"),
+    ("version", "deleted"),
     [("0.11", []), ("2.0.1", []), ("2.1", [(0, "start")]), ("4.1", [(0, "start")])],
 )
-def test_a_compacted_log_loses_what_lies_below_its_start_since_2_1(version, gone):
+def test_a_compacted_log_deletes_segments_below_its_start_since_2_1(version, deleted):
     options = {"cleanup_policy": "compact", "start": 7, "version": version}
-    assert judge(three_segments(), **options)[0] == gone
+    assert judge(three_segments(), **options)[0] == deleted
 
 
 @pytest.mark.parametrize(
-    ("start", "gone"), [(4, []), (5, [0]), (9, [0]), (10, [0, 5]), (15, [0, 5])]
+    ("start", "deleted"), [(4, []), (5, [0]), (9, [0]), (10, [0, 5]), (15, [0, 5])]
 )
-def test_segments_wholly_below_the_log_start_go_but_never_the_last(start, gone):
+def test_segments_below_the_log_start_are_deleted_but_never_the_last(start, deleted):
     by_start, _ = judge(three_segments(NOW), start=start)
-    assert by_start == [(base, "start") for base in gone]
+    assert by_start == [(base, "start") for base in deleted]
 
 
 @pytest.mark.parametrize("high_watermark", range(16))
-def test_no_segment_at_or_above_the_high_watermark_goes(high_watermark):
-    gone, outcome = judge(three_segments(), retention_ms=0, high_watermark=high_watermark)
+def test_no_segment_at_or_above_the_high_watermark_is_deleted(high_watermark):
+    deleted, outcome = judge(three_segments(), retention_ms=0, high_watermark=high_watermark)
     expected = [base for base in (0, 5, 10) if base + 5 <= high_watermark]
-    assert [base for base, _ in gone] == expected
+    assert [base for base, _ in deleted] == expected
     if high_watermark < 15:
         stop = outcome.stops[0]
         assert (stop.segment.base_offset, stop.reason) == (
@@ -112,39 +112,39 @@ def test_no_segment_at_or_above_the_high_watermark_goes(high_watermark):
 
 def test_before_0_11_0_1_the_high_watermark_held_nothing_back():
     for version, count in (("0.11.0.0", 3), ("0.11.0.1", 0)):
-        gone, _ = judge(three_segments(), retention_ms=0, high_watermark=0, version=version)
-        assert len(gone) == count
+        deleted, _ = judge(three_segments(), retention_ms=0, high_watermark=0, version=version)
+        assert len(deleted) == count
 
 
 def test_the_last_segment_stays_if_it_is_empty():
     segments = [*three_segments(), SegmentFacts(15, 15, 0, 10)]
-    gone, outcome = judge(segments, retention_ms=10)
-    assert [base for base, _ in gone] == [0, 5, 10]
+    deleted, outcome = judge(segments, retention_ms=10)
+    assert [base for base, _ in deleted] == [0, 5, 10]
     assert not outcome.rolls
     assert outcome.stops[0].reason == StopReason.EMPTY
 
 
-def test_an_emptied_segment_before_the_last_goes_like_any_other():
+def test_an_emptied_segment_before_the_last_is_deleted_like_any_other():
     segments = [SegmentFacts(0, 5, 0, 10), SegmentFacts(5, 9, 100, NOW)]
     assert judge(segments, retention_ms=10)[0] == [(0, "time")]
 
 
-# What the test cases do not say.
+# Cases without a test in Kafka.
 
 
-def test_one_segment_that_stays_holds_back_all_after_it():
+def test_one_segment_that_stays_keeps_all_after_it():
     segments = [
         SegmentFacts(0, 5, 100, 10),
         SegmentFacts(5, 10, 100, 2 * NOW),  # a record of the future
         SegmentFacts(10, 15, 100, 10),
     ]
-    gone, outcome = judge(segments, retention_ms=10)
-    assert gone == [(0, "time")]
+    deleted, outcome = judge(segments, retention_ms=10)
+    assert deleted == [(0, "time")]
     assert outcome.stops[0].segment.base_offset == 5
 
 
 @pytest.mark.parametrize(("age", "goes"), [(999, False), (1000, False), (1001, True)])
-def test_a_segment_of_just_the_age_stays(age, goes):
+def test_a_segment_of_exactly_the_age_stays(age, goes):
     segments = three_segments(NOW - age)
     assert bool(judge(segments, retention_ms=1000)[0]) == goes
 
@@ -161,8 +161,8 @@ def test_since_3_0_the_log_start_is_judged_before_size_and_time():
     assert since == [(0, "start"), (5, "size"), (10, "time")]
 
 
-def test_before_3_0_size_may_take_a_segment_more_that_the_log_start_takes_anyway():
-    """KAFKA-12177: deleted by size, though the limit held once the start had been looked at."""
+def test_before_3_0_size_may_delete_one_more_segment_below_the_log_start():
+    """KAFKA-12177: deleted by size, though deleting by start alone would meet the limit."""
     options = {"start": 5, "retention_ms": -1, "retention_bytes": 200}
     assert judge(three_segments(), version="2.8", **options)[0] == [(0, "size")]
     assert judge(three_segments(), version="3.0", **options)[0] == [(0, "start")]
@@ -217,11 +217,11 @@ def test_rules_agree_with_a_list_that_loses_its_first_segment_again_and_again(
         end, high_watermark, start,
     )
     model.run(parse_version(version), now, policy, retention_ms, retention_bytes)
-    gone, outcome = judge(
+    deleted, outcome = judge(
         segments, version=version, now=now, high_watermark=high_watermark, start=start,
         retention_ms=retention_ms, retention_bytes=retention_bytes, cleanup_policy=policy,
     )
-    assert gone == model.deleted
+    assert deleted == model.deleted
     assert outcome.rolls == model.rolled
     assert outcome.log_start_offset == model.log_start_offset
     if outcome.stops and not outcome.rolls:

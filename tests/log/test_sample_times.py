@@ -1,4 +1,4 @@
-"""Times to ask for: among a partition's records, and where answers can differ."""
+"""Times to look up: among a partition's records, and where answers can differ."""
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ def opened(tmp_path, stamps, **segment):
     return log
 
 
-def test_times_lie_where_answers_can_differ_and_nowhere_else(tmp_path):
+def test_times_are_only_where_answers_can_differ(tmp_path):
     log = opened(tmp_path, [FIRST, FIRST + 1000, FIRST + 5000])
     modified = [FIRST - 7, FIRST + 300, FIRST + 9_000_000]
     times = sample_times(log, 2, 100, modified)
@@ -28,7 +28,7 @@ def test_times_lie_where_answers_can_differ_and_nowhere_else(tmp_path):
     assert [each - FIRST for each in times] == sorted(near)
 
 
-def test_of_few_times_half_are_spread_and_half_lie_where_answers_can_differ(tmp_path):
+def test_of_few_times_half_are_spread_and_half_are_where_answers_can_differ(tmp_path):
     log = opened(tmp_path, [FIRST, FIRST + 1000, FIRST + 5000])
     spread = sample_times(log, 5)
     assert [each - FIRST for each in spread] == [0, 500, 1000, 3000, 5000]
@@ -39,7 +39,7 @@ def test_of_few_times_half_are_spread_and_half_lie_where_answers_can_differ(tmp_
     assert len(sample_times(log, 1, 1)) == 2
 
 
-def test_times_lie_around_index_entries_and_the_last_batch(tmp_path):
+def test_times_are_around_index_entries_and_the_last_batch(tmp_path):
     stamps = [FIRST, FIRST + 40, FIRST + 900, FIRST + 20]
     batches = in_a_row([Batch((Row(0, stamp, None, bytes(5000)),)) for stamp in stamps])
     (log,) = kafkastore.open(Log((Segment(0, batches).indexed(),)).write(tmp_path / "logs"))
@@ -67,6 +67,6 @@ def test_without_timestamps_modification_times_are_all_there_is(tmp_path):
 
 
 @pytest.mark.parametrize(("spread", "around"), [(-1, 0), (0, -1), ("2", 0)])
-def test_numbers_of_times_are_whole_and_not_negative(tmp_path, spread, around):
+def test_numbers_of_times_are_ints_and_not_negative(tmp_path, spread, around):
     with pytest.raises((TypeError, ValueError)):
         sample_times(opened(tmp_path, [FIRST]), spread, around)

@@ -1,4 +1,4 @@
-"""A segment of offsets too far apart is split when it is recovered."""
+"""Recovery splits a segment whose offsets are too far apart."""
 
 import os
 import shutil
@@ -23,12 +23,12 @@ from .recovered_logs import SIZE, THIRTY, VERSIONS, name, offsets_left, recover
 FAR = 2**31 + 1
 
 
-def far_apart(first=THIRTY[:1], behind=THIRTY[1:4]):
+def far_apart(first=THIRTY[:1], rest=THIRTY[1:4]):
     """A segment whose later offsets no index of it can name, and the parts that it is split into.
 
     As in Kafka's LogLoaderTest.testOverCompactedLogRecovery.
     """
-    second = tuple(batch.with_offset(FAR + slot) for slot, batch in enumerate(behind))
+    second = tuple(batch.with_offset(FAR + slot) for slot, batch in enumerate(rest))
     parts = Segment(first[0].base_offset, tuple(first)), Segment(FAR, second)
     return Segment(0, (*first, *second)), [part.recovered(200) for part in parts]
 
@@ -37,8 +37,8 @@ def far_apart(first=THIRTY[:1], behind=THIRTY[1:4]):
 @pytest.mark.parametrize("version", ["2.0", *VERSIONS])
 def test_a_segment_of_offsets_too_far_apart_is_split(written, version, without):
     """As in Kafka's LogLoaderTest.testOverCompactedLogRecovery, ...OfSegmentWithOffsetOverflow."""
-    whole, parts = far_apart()
-    recovered = recover(written(Log((whole,)), without=without), version)
+    unsplit, parts = far_apart()
+    recovered = recover(written(Log((unsplit,)), without=without), version)
     assert [segment.base_offset for segment in recovered.segments] == [0, FAR]
     assert recovered.log_end_offset == FAR + 3
     files = files_after(recovered)
@@ -52,7 +52,7 @@ def test_a_segment_of_offsets_too_far_apart_is_split(written, version, without):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_segment_that_begins_far_above_its_base_offset_gets_another(written, version):
-    """As in Kafka's LogTest.testDegenerateSegmentSplit; the old producer snapshot goes, too."""
+    """As in Kafka's LogTest.testDegenerateSegmentSplit; it deletes the old producer snapshot."""
     batches = tuple(batch.with_offset(FAR + slot) for slot, batch in enumerate(THIRTY[:3]))
     recovered = recover(written(Log((Segment(0, batches),))), version)
     assert [segment.base_offset for segment in recovered.segments] == [FAR]
@@ -60,7 +60,7 @@ def test_a_segment_that_begins_far_above_its_base_offset_gets_another(written, v
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_batch_that_reaches_just_too_far_gets_a_segment_of_its_own(written, version):
+def test_a_batch_that_reaches_just_too_far_gets_its_own_segment(written, version):
     """As in Kafka's LogTest.testDegenerateSegmentSplitWithOutOfRangeBatchLastOffset."""
     batch = Batch((Row(1, 1000, b"k", b"v"), Row(2**31, 1000, b"k", b"v")))
     recovered = recover(written(Log((Segment(0, (batch,)),))), version)
@@ -101,7 +101,7 @@ def test_a_part_with_a_wrong_checksum_is_cut_and_those_after_go(written):
         (True, [(number, number) for number in range(1, 7)], [(10, 0)]),
     ],
 )
-def test_an_index_entry_of_a_split_stands_for_what_is_copied_at_once_or_since_3_9_1_for_a_batch(
+def test_a_split_adds_an_index_entry_per_copied_chunk_or_since_3_9_1_per_batch(
     tmp_path, each_batch, offset_entries, time_entries
 ):
     """A MiB; indexes of a split stay where the log below the recovery point isn't recovered."""
@@ -128,7 +128,7 @@ def transactional(offset, producer_id=7):
 def test_a_clean_start_that_splits_keeps_the_aborted_transactions_before_the_overflow(
     written, version
 ):
-    """As brokers do: those behind it are in no index then, and are visible."""
+    """As brokers do: the batches after it are then in no index, and are visible."""
     batches = (*transactional(0), *transactional(FAR, producer_id=8))
     log = written(Log((Segment(0, batches),)), without=[name(0, ".index")])
     clean = files_after(recover(log, version, is_clean=True))
@@ -162,15 +162,15 @@ def test_a_part_has_the_time_of_what_is_split_unless_it_is_cut(tmp_path, written
     ["the end is torn", "another segment has the offset", "a batch is too far apart", "it is 1.1"],
 )
 def test_a_segment_that_can_not_be_split_is_an_error_that_names_it(written, damage):
-    whole, (_, second) = far_apart()
-    segments, error, version = (whole,), OffsetOverflowError, "4.1"
+    unsplit, (_, second) = far_apart()
+    segments, error, version = (unsplit,), OffsetOverflowError, "4.1"
     match damage:
         case "the end is torn":
-            segments, error = (replace(whole, tail=b"torn"),), CorruptBatchError
+            segments, error = (replace(unsplit, tail=b"torn"),), CorruptBatchError
         case "another segment has the offset":
-            segments = (whole, second)
+            segments = (unsplit, second)
         case "a batch is too far apart":
-            data = bytearray(b"".join(batch.data for batch in whole.batches))
+            data = bytearray(b"".join(batch.data for batch in unsplit.batches))
             data[SIZE : SIZE + 8] = (2**40).to_bytes(8, "big")
             segments = (Segment(0, (), tail=bytes(data)),)
         case "it is 1.1":
@@ -180,9 +180,9 @@ def test_a_segment_that_can_not_be_split_is_an_error_that_names_it(written, dama
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_writer_goes_on_after_a_split(written, version):
-    whole, _ = far_apart()
-    log = written(Log((whole,)))
+def test_a_writer_continues_after_a_split(written, version):
+    unsplit, _ = far_apart()
+    log = written(Log((unsplit,)))
     root = log.path.parent
     with LogDirWriter(root, version, fs=UnsyncedFileSystem()) as log_dir:
         writer = log_dir.writer("t", 0, recover=True)
@@ -194,7 +194,7 @@ def test_a_writer_goes_on_after_a_split(written, version):
     assert {each.severity for each in found} == {kafkastore.Severity.STYLE}
     assert [each.kind for each in found].count(kafkastore.FindingKind.MISSING_OFFSETS) == 1
     (kept,) = root.parent.rglob(f"*{CUT_MARK}*/**/*.log")
-    assert (kept.name, kept.read_bytes()) == (name(0, ".log"), whole.log)
+    assert (kept.name, kept.read_bytes()) == (name(0, ".log"), unsplit.log)
 
 
 class Interrupted(CrashingFileSystem, UnsyncedFileSystem):
@@ -206,12 +206,12 @@ def test_a_split_that_is_interrupted_anywhere_loses_nothing_and_is_done_again(
     tmp_path, written, version
 ):
     """As in Kafka's LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1 to 5, at every call."""
-    whole, parts = far_apart(THIRTY[:3], THIRTY[3:9])
+    unsplit, parts = far_apart(THIRTY[:3], THIRTY[3:9])
     (tmp_path / "cut").mkdir()
     for without in ([], [name(0, ".index")]):
         at = 0
         while True:
-            log = written(Log((whole,)), without=without)
+            log = written(Log((unsplit,)), without=without)
             crashed = False
             try:
                 apply_recovery(recover(log, version), tmp_path / "cut", Interrupted(at))
@@ -226,9 +226,9 @@ def test_a_split_that_is_interrupted_anywhere_loses_nothing_and_is_done_again(
             assert logs == {name(part.base_offset, ".log"): part.log for part in parts}
             assert not any(file.endswith((".swap", ".cleaned")) for file in files)
             modified = {path.stat().st_mtime for path in log.path.glob("*.log")}
-            assert modified == {whole.modified_ms / 1000}
+            assert modified == {unsplit.modified_ms / 1000}
             copies = [path.read_bytes() for path in (tmp_path / "cut").rglob("*.log")]
-            assert whole.log in copies
+            assert unsplit.log in copies
             shutil.rmtree(log.path.parent)
             if not crashed:
                 break
@@ -238,9 +238,9 @@ def test_a_split_that_is_interrupted_anywhere_loses_nothing_and_is_done_again(
 
 def split_log(first, second):
     """The logs of a segment that is split, and of its two parts."""
-    whole = {name(0, ".log"): b"".join(batch.data for batch in (*first, *second))}
+    unsplit = {name(0, ".log"): b"".join(batch.data for batch in (*first, *second))}
     parts = {0: b"".join(b.data for b in first), 5: b"".join(b.data for b in second)}
-    return whole, parts
+    return unsplit, parts
 
 
 def part(parts, base, suffix):
@@ -254,9 +254,9 @@ def part(parts, base, suffix):
 
 
 PHASES = {
-    "both parts are being written": ("whole", {0: ".cleaned", 5: ".cleaned"}),
-    "one part is renamed": ("whole", {0: ".cleaned", 5: ".swap"}),
-    "both parts are renamed": ("whole", {0: ".swap", 5: ".swap"}),
+    "both parts are being written": ("unsplit", {0: ".cleaned", 5: ".cleaned"}),
+    "one part is renamed": ("unsplit", {0: ".cleaned", 5: ".swap"}),
+    "both parts are renamed": ("unsplit", {0: ".swap", 5: ".swap"}),
     "the old segment is deleted": ("deleted", {0: ".swap", 5: ".swap"}),
     "one part is in its place": ("deleted", {0: "", 5: ".swap"}),
     "both parts are": ("deleted", {0: "", 5: ""}),
@@ -269,12 +269,12 @@ PHASES = {
 def test_a_crash_in_any_phase_of_a_split_loses_no_record(written, phase, version, is_clean):
     """As in Kafka's LogLoaderTest.testRecoveryAfterCrashDuringSplitPhase1 to 5."""
     state, suffixes = PHASES[phase]
-    whole, parts = split_log(THIRTY[:5], THIRTY[5:10])
+    unsplit, parts = split_log(THIRTY[:5], THIRTY[5:10])
     files = {}
     for base, suffix in suffixes.items():
         files |= part(parts, base, suffix)
     if state == "deleted":
-        files[name(0, ".log.deleted")] = whole[name(0, ".log")]
+        files[name(0, ".log.deleted")] = unsplit[name(0, ".log")]
     log = written(Log((Segment(0, tuple(THIRTY[:10])).recovered(200),), is_clean=is_clean), {})
     if state == "deleted":
         for suffix in (".log", ".index", ".timeindex"):

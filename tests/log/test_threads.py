@@ -1,4 +1,4 @@
-"""Objects that threads share answer as they answer one: at rest, refreshed, beside a writer."""
+"""Objects shared by threads answer as for one thread: at rest, refreshed, next to a writer."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ from .written_logs import FIRST_TIMESTAMP, new_record, write_transactions
 THREADS = 8
 #: Seconds between two refreshes. After each, everything is read again.
 PAUSE = 0.005
-#: Of each log: more segments than logs stay open.
+#: Segments of each log: more than the number of logs that stay open.
 RECORDS = 800
 SMALL = {"segment.bytes": 1024, "segment.index.bytes": 1024, "index.interval.bytes": 100}
 TIMES = range(FIRST_TIMESTAMP - 20, FIRST_TIMESTAMP + RECORDS + 20, 11)
@@ -29,7 +29,7 @@ TRANSACTION_TIMES = range(FIRST_TIMESTAMP - 20, FIRST_TIMESTAMP + 1100, 9)
 
 
 def append(writer, first, count):
-    """Records whose timestamps are their offsets, behind the first one; batches of some sizes."""
+    """Records whose timestamps are their offsets, except the first; batches of some sizes."""
     number = first
     while number < first + count:
         size = 1 + number % 3
@@ -59,7 +59,7 @@ def frequent_switches():
 
 @contextmanager
 def doing(work, pause=0):
-    """Do some work again and again in another thread; what it raises is raised at the end."""
+    """Repeat some work in another thread; its error is raised at the end."""
     is_over, raised = threading.Event(), []
 
     def run():
@@ -79,13 +79,13 @@ def doing(work, pause=0):
     assert raised == []
 
 
-def ask_in_threads(questions):
-    """Each thread asks all questions, and begins with another one; the answers of each thread."""
+def query_in_threads(questions):
+    """Return the answers of each thread; each begins with a different question."""
     questions = list(questions)
     answers = [[None] * len(questions) for _ in range(THREADS)]
     start = threading.Barrier(THREADS, timeout=50)
 
-    def ask(number):
+    def query(number):
         start.wait()
         for turn in range(len(questions)):
             each = (turn + number * len(questions) // THREADS) % len(questions)
@@ -95,26 +95,26 @@ def ask_in_threads(questions):
                 answers[number][each] = repr(error)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        asked = [pool.submit(ask, number) for number in range(THREADS)]
-    assert [each.exception() for each in asked] == [None] * THREADS
+        submitted = [pool.submit(query, number) for number in range(THREADS)]
+    assert [each.exception() for each in submitted] == [None] * THREADS
     return answers
 
 
-def each_time(ask):
-    return lambda log: [lambda time=time: ask(log, time) for time in times_of(log)]
+def each_time(query):
+    return lambda log: [lambda time=time: query(log, time) for time in times_of(log)]
 
 
 def times_of(log):
     return TIMES if log.topic == "rising" else TRANSACTION_TIMES
 
 
-def whole(ask):
-    """A question about all of a log, which each thread asks twice."""
-    return lambda log: [lambda: ask(log)] * 2
+def of_log(query):
+    """A question about all of a log; each thread repeats it."""
+    return lambda log: [lambda: query(log)] * 2
 
 
-def each_segment(ask):
-    return lambda log: [lambda number=number: ask(log.segments[number])
+def each_segment(query):
+    return lambda log: [lambda number=number: query(log.segments[number])
                         for number in range(len(log.segments))]  # fmt: skip
 
 
@@ -128,10 +128,10 @@ def lists(log):
 
 
 def many_by(rules):
-    return whole(lambda log: log.offsets_for_timestamps(list(times_of(log)), rules).tolist())
+    return of_log(lambda log: log.offsets_for_timestamps(list(times_of(log)), rules).tolist())
 
 
-#: What may be asked of a log: functions of a log that return questions without arguments.
+#: Questions about a log: functions of a log that return functions without arguments.
 QUESTIONS = {
     "one time": each_time(lambda log, time: log.offset_for_timestamp(time)),
     "one time by 2.4": each_time(lambda log, time: log.offset_for_timestamp(time, "2.4")),
@@ -145,18 +145,18 @@ QUESTIONS = {
     "many times by 4.1": many_by("4.1"),
     "explanations": each_time(lambda log, time: str(log.explain_timestamp(time, "2.4"))),
     "ListOffsets": each_time(lambda log, time: log.list_offset(time, "4.1")),
-    "special timestamps": whole(lists),
-    "bounds": whole(bounds),
-    "leader epochs": whole(lambda log: log.leader_epochs),
-    "batches": whole(lambda log: [(batch.base_offset, batch.size) for batch in log.batches()]),
-    "records": whole(lambda log: list(log.records())),
-    "committed records": whole(lambda log: list(log.records(isolation="read_committed"))),
-    "records from somewhere": each_time(
+    "special timestamps": of_log(lists),
+    "bounds": of_log(bounds),
+    "leader epochs": of_log(lambda log: log.leader_epochs),
+    "batches": of_log(lambda log: [(batch.base_offset, batch.size) for batch in log.batches()]),
+    "records": of_log(lambda log: list(log.records())),
+    "committed records": of_log(lambda log: list(log.records(isolation="read_committed"))),
+    "records from an offset": each_time(
         lambda log, time: list(log.records((start := time - FIRST_TIMESTAMP), start + 5))),
-    "Arrow": whole(lambda log: log.to_arrow().read_all()),
+    "Arrow": of_log(lambda log: log.to_arrow().read_all()),
     "Arrow from a time": each_time(
         lambda log, time: log.to_arrow(["offset"], start_timestamp=time, limit=3).read_all()),
-    "committed Arrow": whole(lambda log: log.to_arrow(isolation="read_committed").read_all()),
+    "committed Arrow": of_log(lambda log: log.to_arrow(isolation="read_committed").read_all()),
     "summaries": each_segment(lambda segment: (segment.summary, segment.next_offset)),
     "largest timestamps": each_segment(lambda segment: segment.largest_record_timestamp()),
     "times in segments": each_segment(lambda segment: [
@@ -174,20 +174,20 @@ QUESTIONS = {
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_log_answers_eight_threads_as_it_answers_one(root, topic, question):
     questions = QUESTIONS[question]
-    wanted = [ask() for ask in questions(kafkastore.open(root)[topic, 0])]
+    wanted = [query() for query in questions(kafkastore.open(root)[topic, 0])]
     log = kafkastore.open(root)[topic, 0]
-    assert ask_in_threads(questions(log)) == [wanted] * THREADS
-    assert [ask() for ask in questions(log)] == wanted
+    assert query_in_threads(questions(log)) == [wanted] * THREADS
+    assert [query() for query in questions(log)] == wanted
 
 
 @pytest.mark.parametrize("topic", ["rising", "transactions"])
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_log_that_is_refreshed_meanwhile_answers_the_same(root, topic, question):
     questions = QUESTIONS[question]
-    wanted = [ask() for ask in questions(kafkastore.open(root)[topic, 0])]
+    wanted = [query() for query in questions(kafkastore.open(root)[topic, 0])]
     log = kafkastore.open(root)[topic, 0]
     with doing(log.refresh, PAUSE):
-        assert ask_in_threads(questions(log)) == [wanted] * THREADS
+        assert query_in_threads(questions(log)) == [wanted] * THREADS
 
 
 def test_a_store_answers_eight_threads_as_it_answers_one(root):
@@ -196,11 +196,11 @@ def test_a_store_answers_eight_threads_as_it_answers_one(root):
             yield lambda time=time: store.offsets_for_times({"rising-0": time, "transactions-0": 9})
         yield lambda: [log.log_end_offset for log in store]
 
-    wanted = [ask() for ask in questions(kafkastore.open(root))]
+    wanted = [query() for query in questions(kafkastore.open(root))]
     store = kafkastore.open(root)
-    assert ask_in_threads(questions(store)) == [wanted] * THREADS
+    assert query_in_threads(questions(store)) == [wanted] * THREADS
     opened = kafkastore.open(root)
-    logs = ask_in_threads([lambda: opened["rising", 0]])
+    logs = query_in_threads([lambda: opened["rising", 0]])
     assert len({id(log) for (log,) in logs}) == 1
 
 
@@ -224,14 +224,14 @@ def test_an_open_index_answers_eight_threads_as_it_answers_one(root, tmp_path, k
         yield lambda: (index.raw.tolist(), index.size)
 
     with kind.open(path) as index:
-        wanted = [ask() for ask in questions(index)]
+        wanted = [query() for query in questions(index)]
     for _ in range(5):
         with kind.open(path) as index:
-            assert ask_in_threads(questions(index)) == [wanted] * THREADS
+            assert query_in_threads(questions(index)) == [wanted] * THREADS
 
 
 def test_eight_threads_read_a_log_next_to_its_writer(tmp_path):
-    """What was there when the log was opened is found where it is; the rest is without gaps."""
+    """Records from before the opening are found in place; later ones have no gaps."""
     root = tmp_path / "logs"
     with LogDirWriter(root, fs=UnsyncedFileSystem()) as log_dir:
         writer = log_dir.writer("rising", 0, SMALL)
@@ -266,7 +266,7 @@ def test_eight_threads_read_a_log_next_to_its_writer(tmp_path):
                 writer.flush()
 
         with doing(write), doing(log.refresh):
-            answers = ask_in_threads(questions)
+            answers = query_in_threads(questions)
         assert written[0] > end + 50
         assert [each.count(True) for each in answers] == [len(questions)] * THREADS, answers
         log.refresh()

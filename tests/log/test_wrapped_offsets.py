@@ -102,7 +102,7 @@ def test_a_wrapper_that_no_reader_accepts_answers_no_lookup(tmp_path, magic, ind
     assert kept == [*range(7), *range(8, 12)]
 
 
-def test_whole_wrappers_of_all_formats_are_read(tmp_path):
+def test_complete_wrappers_of_all_formats_are_read(tmp_path):
     for magic in (0, 1):
         root, batches = write(tmp_path / f"{magic}", magic)
         found = [each.offset for each in kafkastore.open(root)["t", 0].records()]

@@ -1,4 +1,4 @@
-"""Real brokers are started on directories that we wrote."""
+"""Real brokers start on directories that we wrote."""
 
 import re
 import shutil
@@ -26,7 +26,7 @@ APPENDED = [FIRST_TIMESTAMP + 100_000_000 + number * 1000 for number in range(10
 
 
 def index_files(partition):
-    """Of the segments that are not active."""
+    """The files of the segments that are not active."""
     files = sorted(partition.glob("*index"))
     last = max(path.name[:20] for path in files)
     return {path.name: path.read_bytes() for path in files if path.name[:20] != last}
@@ -48,32 +48,32 @@ def test_brokers_load_what_we_wrote_serve_it_and_append_to_it(load_into_broker, 
     logged = said.answers["broker_log"]
     assert not [line for line in logged if TROUBLE.search(line) and EPOCHS not in line]
     ours, theirs = kafkastore.open(root), kafkastore.open(said.logs)
-    asked = 0
+    checked = 0
     for name in names:
-        log, told = ours[name], said.answers["partitions"][name]
+        log, partition_answers = ours[name], said.answers["partitions"][name]
         records = [as_answered(record) for record in log.records()]
-        assert records == told["records"], name
-        assert log.log_end_offset == told["log_end_offset"], name
-        assert log.last_stable_offset == told["last_stable_offset"], name
+        assert records == partition_answers["records"], name
+        assert log.log_end_offset == partition_answers["log_end_offset"], name
+        assert log.last_stable_offset == partition_answers["last_stable_offset"], name
         committed = [record.offset for record in log.records(isolation="read_committed")]
-        assert committed == told["committed_offsets"], name
-        for row in told["list_offsets"]:
+        assert committed == partition_answers["committed_offsets"], name
+        for row in partition_answers["list_offsets"]:
             if row["timestamp"] < 0 or row["isolation"]:
                 continue
             found = log.offset_for_timestamp(row["timestamp"], version)
             expected = (-1, -1) if found is None else (found.timestamp, found.offset)
             assert (row["result_timestamp"], row["offset"]) == expected, (name, row)
-            asked += 1
+            checked += 1
         assert index_files(root / name).items() <= index_files(said.logs / name).items(), name
         after = [as_answered(record) for record in theirs[name].records()]
         assert after[: len(records)] == records, name
         assert [record[1] for record in after[len(records) :]] == APPENDED, name
-        assert after[len(records)][0] == told["log_end_offset"], name
-    assert asked > 300
+        assert after[len(records)][0] == partition_answers["log_end_offset"], name
+    assert checked > 300
 
 
 @pytest.mark.parametrize("version", some(["3.9.1", "4.1.1"], 1, "brokers with topic ids"))
-def test_a_broker_takes_a_partition_for_its_own_by_the_topic_id_that_we_wrote(
+def test_a_broker_accepts_a_partition_by_the_topic_id_that_we_wrote(
     require_broker, tmp_path, version
 ):
     """In the broker's own log directory; without the id the partition would become a stray one."""

@@ -1,4 +1,4 @@
-"""Log directories that the writer makes, one partition for each way to get a segment."""
+"""Log directories by the writer, with a partition for each way to create a segment."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from kafkastore.formats.records.record_builder import build_batch, build_end_tra
 from kafkastore.writing.log_dir_writer import LogDirWriter
 
 FIRST_TIMESTAMP = 1_600_000_000_000
-#: What each topic has, unless it says otherwise; brokers get the same interval.
+#: Defaults of each topic; brokers get the same interval.
 DENSE = {"segment.bytes": 3000, "index.interval.bytes": 200}
 
 
@@ -30,7 +30,7 @@ def new_record(timestamp, key=b"key", value=b"value", headers=()):
 
 
 def new_records(count, *, first=FIRST_TIMESTAMP, step=100, size=60):
-    """Records whose timestamps go back now and then."""
+    """Records whose timestamps sometimes decrease."""
     return [
         new_record(
             first + number * step - (450 if number % 7 == 3 else 0),
@@ -122,7 +122,7 @@ def write_transactions(writer):
 
 
 def write_everything(root, version):
-    """Write a log directory, closed in order; return the partitions' names."""
+    """Write a log directory, with a clean shutdown; return the partitions' names."""
     clock = Clock()
     with LogDirWriter(root, version, clock=clock, fs=UnsyncedFileSystem()) as log_dir:
 
@@ -133,7 +133,7 @@ def write_everything(root, version):
         for codec in Codec:
             writer = topic(f"codec.{codec.name.lower()}")
             writer.append_records(new_records(200), batch_bytes=400, codec=codec)
-        writer = topic("compressed.anew", compression_type="zstd")
+        writer = topic("recompressed", compression_type="zstd")
         for number in range(40):
             stamps = [FIRST_TIMESTAMP + 9 * number + each for each in range(9)]
             writer.append(batch_of(0, stamps, codec=Codec(number % len(Codec))))

@@ -1,4 +1,4 @@
-"""Every ListOffsets request that a real broker answered, asked again offline."""
+"""Every ListOffsets request that a real broker answered, repeated offline."""
 
 import pytest
 
@@ -13,14 +13,14 @@ READ_UNCOMMITTED = 0
 ISOLATIONS = ("read_uncommitted", "read_committed")
 LATEST_TIMESTAMP = -1
 ERRORS = {UnsupportedTimestampError: 35, UnsupportedForMessageFormatError: 43}
-#: Damaged after the broker was asked.
+#: Damaged after the broker had answered.
 DAMAGED_SINCE = {("crash-torn", "answers"), ("crash-bad-crc", "answers")}
 #: The broker layer keeps an answer of the log layer only below the high watermark.
 NOTHING = (-1, -1)
 
 
-def asked_partitions(case):
-    """(log, its answers) of every partition that was asked for times."""
+def queried_partitions(case):
+    """(log, its answers) of every partition that was queried by time."""
     store = kafkastore.open(case.logs)
     for name, answers in case.answers["partitions"].items():
         if "records" in answers:
@@ -43,7 +43,7 @@ def as_answer(found):
     return NOTHING if found is None else (found.offset, found.timestamp)
 
 
-def told(log, row, rules, **how):
+def answer_of(log, row, rules, **how):
     """(error, offset, timestamp, leader epoch) as a response would have them."""
     try:
         found = log.list_offset(
@@ -76,40 +76,42 @@ def current_epoch(rows):
 
 def test_the_broker_s_own_rules_give_its_answers(golden_case):
     """Every timestamp, special or not, every version of the request, every isolation, errors."""
-    rules = golden_case.answers["kafka"]    # of the broker that was asked, in upgrades a newer one
-    for log, answers in asked_partitions(golden_case):
+    rules = golden_case.answers["kafka"]    # of the broker that answered
+    for log, answers in queried_partitions(golden_case):
         rows = answers.get("list_offsets", [])
         epoch = current_epoch(rows)
         if epoch is not None and log.leader_epochs:
             assert log.leader_epochs[-1].epoch <= epoch
         if (golden_case.name, golden_case.answers_name) in DAMAGED_SINCE:
             # The last batch is lost: what was answered with it, or of transactions, can't be equal.
-            whole_end = log.segments[-1].rebuilt_indexes().next_offset
-            assert answers["log_end_offset"] - 5 <= whole_end < answers["log_end_offset"]
+            readable_end = log.segments[-1].rebuilt_indexes().next_offset
+            assert answers["log_end_offset"] - 5 <= readable_end < answers["log_end_offset"]
             rows = [
-                row for row in rows if row["offset"] < whole_end and not row.get("isolation", 0)
+                row for row in rows if row["offset"] < readable_end and not row.get("isolation", 0)
             ]
         for row in rows:
-            found = told(log, row, rules, current_leader_epoch=epoch)
+            found = answer_of(log, row, rules, current_leader_epoch=epoch)
             assert found == answered(row), (log, row)
 
 
 @pytest.mark.golden_cases(names=["upgrade", "old-formats"])
 def test_topics_of_old_formats_are_refused_as_brokers_did(golden_case):
-    asked = golden_case.answers.get("list_offsets_when_message_format_version", {})
+    lookups = golden_case.answers.get("list_offsets_when_message_format_version", {})
     store = kafkastore.open(golden_case.logs)
     rules = golden_case.answers["kafka"]
-    for version, partitions in asked.items():
+    for version, partitions in lookups.items():
         for name, rows in partitions.items():
-            found = [told(store[name], row, rules, message_format_version=version) for row in rows]
+            found = [
+                answer_of(store[name], row, rules, message_format_version=version) for row in rows
+            ]
             assert found == [answered(row) for row in rows]
-    was_asked = {"upgrade": "answers-upgraded-2.4.0", "old-formats": "answers"}
-    if rules in ("2.4.0", "3.9.1") and golden_case.answers_name == was_asked[golden_case.name]:
-        assert len(asked) == 2
+    was_queried = {"upgrade": "answers-upgraded-2.4.0", "old-formats": "answers"}
+    if rules in ("2.4.0", "3.9.1") and golden_case.answers_name == was_queried[golden_case.name]:
+        assert len(lookups) == 2
 
 
 def test_many_times_at_once_have_the_answers_of_each(golden_case):
-    for log, answers in asked_partitions(golden_case):
+    for log, answers in queried_partitions(golden_case):
         targets = sorted({row["timestamp"] for row in answers.get("list_offsets", [])})
         shuffled = targets[1::2] + targets[::2]
         for rules in ("correct", "kip-33", golden_case.answers["kafka"]):
@@ -125,7 +127,7 @@ def test_many_times_at_once_have_the_answers_of_each(golden_case):
 
 
 def test_the_right_answer_is_that_of_brute_force(golden_case):
-    for log, answers in asked_partitions(golden_case):
+    for log, answers in queried_partitions(golden_case):
         for target in {target for target, _, _ in questions(answers)}:
             wanted = brute_force(answers["records"], target)
             if golden_case.name == "crash-bad-crc" and is_corrupt(log, wanted):
@@ -142,10 +144,10 @@ def is_corrupt(log, wanted):
     return bool(skipped) and (wanted == NOTHING or wanted[0] > readable[-1])
 
 
-# All but crash-torn and crash-bad-crc, where records are gone or not to be read.
+# All cases but crash-torn and crash-bad-crc, where records are lost or unreadable.
 @pytest.mark.golden_cases(names=["[!c]*", "co*", "create*", "crash"], answers="answers")
 def test_right_answers_at_every_boundary_are_those_of_brute_force(golden_case):
-    for log, answers in asked_partitions(golden_case):
+    for log, answers in queried_partitions(golden_case):
         records = answers["records"]
         times = sorted({row[1] + by for row in records for by in (-1, 0, 1) if row[1] >= 0})
         for target in times[:: max(1, len(times) // 100)]:
@@ -180,7 +182,7 @@ def test_broken_indexes_do_not_change_what_is_read(golden_case, golden):
 
 @pytest.mark.golden_cases(names="crash-*", answers="answers")
 def test_damage_at_the_end_leaves_answers_before_it_right(golden_case):
-    for log, answers in asked_partitions(golden_case):
+    for log, answers in queried_partitions(golden_case):
         end = log.segments[-1].rebuilt_indexes().next_offset
         kept = [row for row in answers["records"] if row[0] < end]
         for target in sorted({row[1] for row in kept if row[1] >= 0}):
@@ -189,7 +191,7 @@ def test_damage_at_the_end_leaves_answers_before_it_right(golden_case):
 
 @pytest.mark.golden_cases(versions=["0.10.2.2", "2.4.0", "4.*"], names=["create*", "delete*"])
 def test_a_partition_directory_alone_gives_the_same_right_answers(golden_case):
-    for log, answers in asked_partitions(golden_case):
+    for log, answers in queried_partitions(golden_case):
         if answers["log_start_offset"] > log.segments[0].base_offset:
             continue    # without its log directory a partition does not know its log start
         alone = next(iter(kafkastore.open(log.path)))

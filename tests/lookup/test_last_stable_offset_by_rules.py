@@ -1,4 +1,4 @@
-"""Where readers of committed records end by a starting broker's account, as brokers answered."""
+"""The last stable offset of a broker that starts, as brokers answered."""
 
 import pytest
 from models.log_directory import TOPIC_PARTITION, Log, Segment
@@ -59,7 +59,7 @@ def test_without_a_producer_snapshot_a_cleanly_closed_log_has_no_open_transactio
 
 
 def add_snapshot(partition):
-    """What a broker that is closed in order writes at the log end."""
+    """The snapshot that a broker writes at the log end in a clean shutdown."""
     path = partition / f"{END:020}.snapshot"
     path.write_bytes(producer_snapshot.pack([(2, 0, 4, 8, 1, 108, -1, OPENED)]))
 
@@ -96,7 +96,7 @@ def test_snapshots_of_such_a_recovery_are_those_that_a_broker_wrote(opened):
 
 
 @pytest.mark.parametrize(("start", "since_4"), [(3, OPENED), (OPENED, OPENED), (5, 4)])
-def test_since_4_0_it_is_where_the_batch_begins_that_holds_it(opened, start, since_4):
+def test_since_4_0_it_is_the_base_offset_of_its_batch(opened, start, since_4):
     log = opened(log_of(is_clean=True, checkpointed_start=start), add_snapshot)
     found = last_stable_offsets(log)
     assert found["correct"] == found["3.9.1"] == start
@@ -105,7 +105,7 @@ def test_since_4_0_it_is_where_the_batch_begins_that_holds_it(opened, start, sin
 
 @pytest.mark.parametrize(("start", "recovered"), [(3, 3), (5, AGAIN)])
 def test_a_recovery_forgets_what_began_in_a_segment_before_the_log_start(opened, start, recovered):
-    """The snapshot that it takes behind that segment is not above the log start, and is dropped."""
+    """The snapshot taken after that segment is not above the log start, and is dropped."""
     found = last_stable_offsets(opened(log_of(checkpointed_start=start)))
     assert (found["correct"], found["3.9.1"]) == (start, recovered)
 

@@ -41,7 +41,7 @@ def dated(tmp_path):
 @pytest.mark.golden_cases(
     names=["create-time*", "delete-records", "crash", "transactions", "upgrade"]
 )
-def test_each_way_to_ask_has_the_answer_of_the_request(golden_case):
+def test_each_function_has_the_answer_of_the_request(golden_case):
     for log in kafkastore.open(golden_case.logs).partitions.values():
         times = moments(log)
         found = [first_offset(log, time) for time in times]

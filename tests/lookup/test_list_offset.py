@@ -37,8 +37,8 @@ def parsed(version):
     return tuple(map(int, version.split(".")))
 
 
-def told(log, timestamp, rules, **how):
-    """What a consumer is told, or the name of the error."""
+def consumer_answer(log, timestamp, rules, **how):
+    """The answer that a consumer gets, or the name of the error."""
     try:
         return log.list_offset(timestamp, rules, **how)
     except tuple(ERRORS) as error:
@@ -85,12 +85,12 @@ def test_a_broker_reports_what_its_model_reports(rules, log, data):
                 if request > newest:
                     continue
                 wanted = broker_list_offset(log, timestamp, version, request, end=bound)
-                answer = told(
+                answer = consumer_answer(
                     found, timestamp, rules, request_version=request, high_watermark=bound
                 )
                 assert answer == wanted, (timestamp, request)
             if newest > 1:
-                assert told(found, timestamp, rules, message_format_version="0.9.0") == (
+                assert consumer_answer(found, timestamp, rules, message_format_version="0.9.0") == (
                     broker_list_offset(log, timestamp, version, newest, message_format=(0, 9))
                 )
 
@@ -168,7 +168,7 @@ def test_brokers_before_3_8_answer_the_index_s_offset(opened):
     assert found.list_offset(MAX_TIMESTAMP, "3.8") == (999, 1, 0)
 
 
-def test_the_right_largest_timestamp_is_of_no_marker_and_no_record_that_is_gone(opened):
+def test_the_right_largest_timestamp_is_of_no_marker_and_no_deleted_record(opened):
     batches = (*one_by_one(0, 5, 9, 7), marker(3, 50), emptied(4, 5, 80))
     found = opened(Log((Segment(0, batches).indexed(),)))
     assert found.list_offset(MAX_TIMESTAMP) == (9, 1, 0)
@@ -176,13 +176,13 @@ def test_the_right_largest_timestamp_is_of_no_marker_and_no_record_that_is_gone(
 
 
 def test_a_broken_batch_with_the_largest_timestamp_is_an_error_with_its_place(opened):
-    whole, broken = Batch((Row(0, 5),)), Batch((Row(1, 9),), codec=GZIP)
-    found = opened(Log((Segment(0, (whole, broken)).indexed(),), is_clean=True))
+    complete, broken = Batch((Row(0, 5),)), Batch((Row(1, 9),), codec=GZIP)
+    found = opened(Log((Segment(0, (complete, broken)).indexed(),), is_clean=True))
     path = found.segments[0].log_path
-    path.write_bytes(whole.data + broken.data[:61] + bytes(len(broken.data) - 61))
+    path.write_bytes(complete.data + broken.data[:61] + bytes(len(broken.data) - 61))
     with pytest.raises(CorruptBatchError) as raised:
         found.list_offset(MAX_TIMESTAMP, "3.8")
-    assert (raised.value.path, raised.value.position) == (path, len(whole.data))
+    assert (raised.value.path, raised.value.position) == (path, len(complete.data))
 
 
 @pytest.mark.parametrize(("rules", "wanted"), [("2.4", (0, 0, 0)), ("3.8", (0, 0, 0))])
@@ -208,7 +208,7 @@ def test_answers_lie_below_the_high_watermark(opened):
     assert found.list_offset(20, "0.11.0.1", high_watermark=1) is None
 
 
-def test_the_checkpointed_high_watermark_bounds_if_asked(opened):
+def test_the_checkpointed_high_watermark_bounds_on_request(opened):
     found = opened(log_of(10, 20, 30))
     (found.path.parent / "replication-offset-checkpoint").write_text("0\n1\nt 0 2\n")
     assert found.list_offset(LATEST, "2.4", high_watermark="checkpoint") == (-1, 2, None)

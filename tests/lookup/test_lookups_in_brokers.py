@@ -1,4 +1,4 @@
-"""Logs of chance in real brokers: every lookup by time is answered as that version's rules say.
+"""Random logs in real brokers: every lookup by time is answered by that version's rules.
 
 Other logs and times in every run, as its seed has it.
 """
@@ -34,7 +34,7 @@ TIMES_EACH = 50     # of a partition, each with both isolations
 TIMES_BY_CONSUMER = 8
 SPECIAL_TIMESTAMPS = range(-8, 0)
 UNSUPPORTED_VERSION = 35
-#: What an admin client calls the special timestamps; a number is a time.
+#: An admin client's names of the special timestamps; a number is a time.
 SPECS = {
     EARLIEST_TIMESTAMP: "earliest",
     LATEST_TIMESTAMP: "latest",
@@ -75,9 +75,9 @@ def questions(logs, versions):
                 yield [Question(number, timestamp, version, isolation) for number in logs]
 
 
-def ask_broker(client, request):
+def query_broker(client, request):
     """{question: (error code, timestamp, offset, leader epoch)}."""
-    told = client.ask(
+    replies = client.ask(
         TOPIC,
         {question.partition: question.timestamp for question in request},
         version=request[0].version,
@@ -86,19 +86,19 @@ def ask_broker(client, request):
     return {
         question: (answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch)
         for question in request
-        for answer in [told[question.partition]]
+        for answer in [replies[question.partition]]
     }
 
 
 def wait_for_leaders(client, logs):
-    """Ask until every partition has one."""
+    """Repeat the query until every partition has one."""
     latest = dict.fromkeys(logs, LATEST_TIMESTAMP)
     while any(answer.error_code for answer in client.ask(TOPIC, latest, version=2).values()):
         pass
 
 
 def our_answer(log, question, rules, leader_epoch):
-    """The same out of the directory."""
+    """The same answers from the directory."""
     try:
         found = log.list_offset(
             question.timestamp,
@@ -116,7 +116,7 @@ def our_answer(log, question, rules, leader_epoch):
 
 
 def epochs_were_changed(log):
-    """Whether the new leader altered at which offsets leader epochs begin.
+    """Whether the new leader changed the start offsets of leader epochs.
 
     The cluster is younger than the log and begins with epoch 0, which cuts later ones off; and a
     leader of a log without a record begins its own epoch where the log does.
@@ -125,10 +125,10 @@ def epochs_were_changed(log):
     return newest > 0 or log.log_start_offset == log.log_end_offset
 
 
-def disagreements(store, rules, told, leader_epoch, *, is_started):
-    """Where the directory says something else than the broker did."""
+def disagreements(store, rules, replies, leader_epoch, *, is_started):
+    """List the questions that the directory and the broker answer differently."""
     wrong = []
-    for question, theirs in told.items():
+    for question, theirs in replies.items():
         log = store[TOPIC, question.partition]
         answers = our_answer(log, question, rules, leader_epoch), theirs
         if (
@@ -142,17 +142,17 @@ def disagreements(store, rules, told, leader_epoch, *, is_started):
     return wrong
 
 
-def ask_consumer(context, logs):
+def query_consumer(context, logs):
     """[(isolation, timestamps by partition, what KafkaConsumer.offsetsForTimes found)]."""
     chance = random.Random(f"{SEED}/consumer")
     answers = []
     for _ in range(TIMES_BY_CONSUMER):
         times = {number: chance.choice(boundaries(log)) for number, log in logs.items()}
         for isolation in ISOLATIONS:
-            told = context.client(
+            replies = context.client(
                 "offsets_for_times", topic=TOPIC, timestamps=times, isolation=isolation
             )
-            found = {int(number): row and tuple(row) for number, row in told["found"].items()}
+            found = {int(number): row and tuple(row) for number, row in replies["found"].items()}
             answers.append((isolation, times, found))
     with pytest.raises(BrokerFailure, match="IllegalArgumentException"):
         context.client(
@@ -170,29 +170,29 @@ def our_offsets_for_times(store, times, rules, isolation):
     return {key.partition: answer and tuple(answer) for key, answer in found.items()}
 
 
-def ask_admin(context, logs, newest):
-    """The same as `ask_broker` of what Admin.listOffsets found; it came with 2.5."""
-    told = {}
+def query_admin(context, logs, newest):
+    """The same as `query_broker` by Admin.listOffsets, which exists since 2.5."""
+    replies = {}
     for timestamp, factory in SPECS.items() if context.version != "2.4.0" else ():
-        asked = dict.fromkeys(logs, factory)
-        found = context.client("list_offsets", topic=TOPIC, specs=asked)["found"]
+        factories = dict.fromkeys(logs, factory)
+        found = context.client("list_offsets", topic=TOPIC, specs=factories)["found"]
         assert found.keys() == {str(number) for number in logs}
         for number, (answered, offset, epoch) in found.items():
             question = Question(int(number), timestamp, newest, ISOLATIONS[0])
-            told[question] = (0, answered, offset, -1 if epoch is None else epoch)
-    return told
+            replies[question] = (0, answered, offset, -1 if epoch is None else epoch)
+    return replies
 
 
-class Told(NamedTuple):
-    """What a broker said."""
+class BrokerAnswers(NamedTuple):
+    """The answers of a broker."""
 
     by_wire: dict
     by_consumer: list
     by_admin: dict
 
 
-def load_and_ask(before, after, logs, version, *, is_clean):
-    """Start a broker on a copy of a log directory; keep what it leaves, and what it said."""
+def load_and_query(before, after, logs, version, *, is_clean):
+    """Start a broker on a copy of a log directory; keep the result and the answers."""
     starts, points = (
         {
             f"{TOPIC}-{number}": getattr(log, name)
@@ -210,15 +210,17 @@ def load_and_ask(before, after, logs, version, *, is_clean):
     partitions = [before / f"{TOPIC}-{number}" for number in logs]
     with broker_on(partitions, version, before.parent / "out", options) as context:
         versions = context.cluster.list_offsets_versions
-        told = {}
+        replies = {}
         with ListOffsetsClient(context.cluster.port) as client:
             wait_for_leaders(client, logs)
             for request in questions(logs, versions):
-                told |= ask_broker(client, request)
-        told = Told(told, ask_consumer(context, logs), ask_admin(context, logs, versions[1]))
+                replies |= query_broker(client, request)
+        replies = BrokerAnswers(
+            replies, query_consumer(context, logs), query_admin(context, logs, versions[1])
+        )
         context.stop()
         shutil.copytree(context.cluster.logs, after, ignore=shutil.ignore_patterns("__*"))
-    return told
+    return replies
 
 
 @pytest.mark.parametrize("is_clean", STATES.values(), ids=STATES)
@@ -230,20 +232,20 @@ def test_brokers_answer_for_logs_of_chance_as_their_rules_say(
     seeded = f"; --randomly-seed={SEED} makes the same logs again"
     before, after = tmp_path / "before", tmp_path / "after"
     logs = write_chance_logs(before, SEED, PARTITIONS, is_clean=is_clean)
-    told = load_and_ask(before, after, logs, version, is_clean=is_clean)
-    kinds = Counter(answer[0] or answer[2] >= 0 for answer in told.by_wire.values())
+    replies = load_and_query(before, after, logs, version, is_clean=is_clean)
+    kinds = Counter(answer[0] or answer[2] >= 0 for answer in replies.by_wire.values())
     assert kinds[True] > 1000, f"{kinds}{seeded}"
     assert kinds[False] > 100, f"{kinds}{seeded}"
     # A new leader writes its epoch down where the log ends.
     (leader_epoch,) = {log.leader_epochs[-1].epoch for log in kafkastore.open(after)}
     for root in (before, after):
         store = kafkastore.open(root)
-        for answers in (told.by_wire, told.by_admin):
+        for answers in (replies.by_wire, replies.by_admin):
             wrong = disagreements(
                 store, version, answers, leader_epoch, is_started=root == after
             )
             assert not wrong, f"{root.name} {len(wrong)}: {wrong[:10]}{seeded}"
-        for isolation, times, found in told.by_consumer:
+        for isolation, times, found in replies.by_consumer:
             ours = our_offsets_for_times(store, times, version, isolation)
             assert ours == found, f"{root.name} {isolation} {times}{seeded}"
         with refused(f"the time for {(TOPIC, 0)}"):

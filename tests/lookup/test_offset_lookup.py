@@ -1,4 +1,4 @@
-"""Lookups by time: the documented cases one by one, then logs by chance against the slow models."""
+"""Lookups by time: the documented cases, then random logs against the slow models."""
 
 import tempfile
 from dataclasses import replace
@@ -78,11 +78,11 @@ def closed(base_offset, batches, **fields):
 NEXT = closed(10, one_by_one(10, *range(600, 610)))
 UP_TO_1000 = one_by_one(0, 0, 1, 1000, *range(3, 10))
 UNTIMED = one_by_one(0, *[-1] * 10, magic=0)
-# What stands before a segment with the times 600 to 609, the time asked for, and the two answers.
+# Segments before one with the times 600 to 609, the target timestamp, and the two answers.
 NO_FALL_THROUGH = {
     "nothing in the way": (
         Log((closed(0, UP_TO_1000), NEXT)), 500, (1000, 2, 0), (1000, 2, 0)),
-    "the log starts behind the record that gave the maximum": (
+    "the log starts after the record that gave the maximum": (
         Log((closed(0, UP_TO_1000), NEXT), checkpointed_start=5), 500, (600, 10, 0), None),
     "records without time, modified later": (
         Log((closed(0, UNTIMED, modified_ms=700), NEXT)), 605, (605, 15, 0), None),
@@ -110,7 +110,7 @@ NO_FALL_THROUGH = {
     "a marker with the time": (
         Log((closed(0, (*one_by_one(0, 1), marker(1, 550))), NEXT)),
         500, (600, 10, 0), (550, 1, 0)),
-    "padding, the broker was closed in order": (
+    "padding, after a clean shutdown": (
         Log((replace(closed(0, UP_TO_1000), time_index=closed(0, UP_TO_1000).time_index
                      + bytes(120)), NEXT), is_clean=True), 500, (1000, 2, 0), (600, 10, 0)),
     "padding, the broker was killed": (
@@ -141,7 +141,7 @@ def test_a_broker_does_not_try_the_next_segment(opened, log, target, right, of_t
     assert broker_answer(log, target, (2, 4)) == of_the_broker
 
 
-# Times asked of an active segment with the times 10, 30, 20 at offsets 0 to 2, whatever its index.
+# Targets in an active segment with the times 10, 30, 20 at offsets 0 to 2, with any index.
 ACTIVE = one_by_one(0, 10, 30, 20)
 ACTIVE_STATES = {
     "closed": closed(0, ACTIVE),
@@ -219,7 +219,7 @@ KIP_33 = (closed(0, one_by_one(0, 10, 20)), closed(2, one_by_one(2, 30, 40)))
 @pytest.mark.parametrize(
     ("target", "offset"), [(9, 0), (10, 0), (19, 1), (20, 2), (39, 3), (40, None), (41, None)]
 )
-def test_kip_33_goes_on_to_the_next_segment_at_a_segment_s_maximum(opened, target, offset):
+def test_kip_33_continues_in_the_next_segment_at_a_segment_s_maximum(opened, target, offset):
     found = opened(Log(KIP_33)).offset_for_timestamp(target, rules="kip-33")
     assert (found and found.offset) == offset
 
@@ -246,7 +246,7 @@ def test_rules_that_are_not_known_are_an_error(opened, rules):
 
 
 @pytest.mark.parametrize("rules", ["0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.0"])
-def test_versions_without_time_indexes_are_an_error_that_names_the_other_way(opened, rules):
+def test_versions_without_time_indexes_are_an_error_that_names_the_alternative(opened, rules):
     with refused("rules", UnknownRulesError):
         opened(Log((NEXT,))).offset_for_timestamp(5, rules=rules)
 
@@ -256,14 +256,14 @@ def test_versions_without_time_indexes_are_an_error_that_names_the_other_way(ope
 )
 def test_every_version_with_time_indexes_is_known(opened, rules):
     found = opened(Log((NEXT,))).offset_for_timestamp(605, rules=rules)
-    assert found == (605, 15, 0 if rules[0] in "234" else None)    # epochs are told since 2.2
+    assert found == (605, 15, 0 if rules[0] in "234" else None)    # epochs are returned since 2.2
 
 
-# Bytes behind the segment's batches: what a search that runs into them must do.
+# Bytes after the segment's batches, and what a search that reaches them must do.
 @pytest.mark.parametrize(
     ("tail", "is_error"), [(b"\xff" * 60, True), (bytes(60), False), (NEXT.log[:-1], False)]
 )
-def test_broken_bytes_on_the_way_are_an_error_with_their_place(opened, tail, is_error):
+def test_corrupt_bytes_during_a_search_are_an_error_with_their_position(opened, tail, is_error):
     batches = (*one_by_one(0, 1, 2), emptied(2, 9, 800))
     found = opened(Log((Segment(0, batches, tail=tail),)))
     assert found.offset_for_timestamp(2) == (2, 1, 0)
@@ -277,7 +277,7 @@ def test_broken_bytes_on_the_way_are_an_error_with_their_place(opened, tail, is_
 
 
 def with_entries_of_another_log(segment, chance):
-    """The same log, and of its time index, and of a compacted log's, entries by chance in order."""
+    """The same log with random sorted entries in its time index, or in a compacted log's."""
     kept = tuple(batch for batch in segment.batches if chance.random() < 0.6)
     found = set()
     for each in (segment, replace(segment, batches=kept)):
@@ -319,23 +319,23 @@ LACKING = replace(
 )
 
 
-@pytest.mark.parametrize("ask", [
+@pytest.mark.parametrize("query", [
     lambda log, **how: log.offset_for_timestamp(400, **how),
     lambda log, **how: log.list_offset(400, **how),
     lambda log, **how: log.explain_timestamp(400, **how).answer,
     lambda log, **how: log.offset_for_timestamp(400, isolation="read_committed", **how),
     lambda log, **how: log.offset_for_timestamp(400, untimed="segment", **how),
 ])  # fmt: skip
-def test_an_index_that_lacks_an_entry_is_found_out_unless_it_is_trusted(opened, ask):
+def test_an_index_that_lacks_an_entry_is_found_out_unless_it_is_trusted(opened, query):
     log = opened(Log((LACKING, NEXT)))
-    assert ask(log) == ask(log, indexes="check") == ask(log, indexes="ignore") == (500, 1, 0)
-    assert ask(log, indexes="trust") == (600, 10, 0)
+    assert query(log) == query(log, indexes="check") == query(log, indexes="ignore") == (500, 1, 0)
+    assert query(log, indexes="trust") == (600, 10, 0)
 
 
 @pytest.mark.parametrize(("indexes", "offsets"), [
     ("check", [1, *range(10, 20)]), ("ignore", [1, *range(10, 20)]), ("trust", [*range(10, 20)]),
 ])  # fmt: skip
-def test_a_reader_from_a_time_passes_over_segments_as_far_as_indexes_are_trusted(
+def test_a_reader_from_a_time_skips_segments_as_far_as_indexes_are_trusted(
     opened, indexes, offsets
 ):
     log = opened(Log((LACKING, NEXT)))
@@ -348,16 +348,16 @@ def test_a_broker_that_recovers_a_segment_has_the_entry_that_its_index_lacks(ope
     assert log.offset_for_timestamp(400, "4.1") == (500, 1, 0)
 
 
-@pytest.mark.parametrize("ask", [
+@pytest.mark.parametrize("query", [
     lambda log: log.offset_for_timestamp(0, indexes="believe"),
     lambda log: log.offsets_for_timestamps([0], indexes="believe"),
     lambda log: log.list_offset(0, indexes="believe"),
     lambda log: log.to_arrow(indexes="believe"),
     lambda log: log.segments[0].largest_record_timestamp("believe"),
 ])  # fmt: skip
-def test_another_way_to_take_indexes_is_an_error(opened, ask):
+def test_an_unknown_use_of_indexes_is_an_error(opened, query):
     with refused("indexes"):
-        ask(opened(Log((NEXT,))))
+        query(opened(Log((NEXT,))))
 
 
 @bounded(120)
@@ -386,8 +386,8 @@ def odd_segments(draw, log, segment):
     """The segment of a log with further records, or another time index."""
     last = segment.batches[-1].last_offset if segment.batches else 2**40
     times = draw(st.lists(st.sampled_from([2**62, 2**63 - 1, 0, 7]), max_size=2))
-    behind = [each.base_offset for each in log.segments if each.base_offset > last]
-    limit = min(behind, default=2**39)
+    later = [each.base_offset for each in log.segments if each.base_offset > last]
+    limit = min(later, default=2**39)
     if last + len(times) < limit:
         segment = replace(segment, batches=(*segment.batches, *one_by_one(last + 1, *times)))
     state = draw(st.sampled_from(["kept", "indexed", "zeros", "shuffled", "moved"]))
@@ -418,7 +418,7 @@ def test_odd_times_and_odd_indexes_have_the_answers_of_their_models(rules, log):
 
 @bounded(40)
 @given(logs())
-def test_a_directory_by_itself_answers_as_the_broker_that_was_running(log):
+def test_a_lone_directory_answers_as_the_broker_that_was_running(log):
     log = replace(log, checkpointed_start=None)
     with tempfile.TemporaryDirectory() as directory:
         (alone,) = kafkastore.open(log.write(Path(directory) / "logs") / "t-0")
@@ -428,14 +428,14 @@ def test_a_directory_by_itself_answers_as_the_broker_that_was_running(log):
 
 
 @bounded(40)
-@given(logs(states=[state for state in INDEX_STATES if state != "made anew"]))
+@given(logs(states=[state for state in INDEX_STATES if state != "rebuilt"]))
 def test_kip_33_s_answer_is_that_of_its_model(log):
     assert_equal(log, "kip-33", kip_33_answer)
 
 
 @bounded(40)
 @given(logs())
-def test_segments_without_timestamps_count_as_a_whole_if_asked(log):
+def test_segments_without_timestamps_count_as_a_whole_on_request(log):
     targets = boundaries(log)
     with tempfile.TemporaryDirectory() as directory:
         (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
@@ -525,7 +525,7 @@ def test_a_refreshed_log_answers_again(opened):
     assert found.offset_for_timestamp(700, "2.4") == (700, 20, 0)
 
 
-def test_a_store_answers_for_every_partition_asked(tmp_path):
+def test_a_store_answers_for_every_requested_partition(tmp_path):
     """As KafkaConsumer.offsetsForTimes; also its testGetOffsetsForTimes."""
     store = kafkastore.open(Log((NEXT,)).write(tmp_path / "logs"))
     key = TopicPartition("t", 0)

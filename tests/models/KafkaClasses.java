@@ -16,7 +16,7 @@ import java.util.Properties;
 import java.util.TreeMap;
 
 /**
- * Asks Kafka's own classes, of whatever version is on the class path.
+ * Queries Kafka's own classes, of the version on the class path.
  *
  * Reads requests from standard input, one a line, fields apart by tabs; prints one answer a line. An answer that
  * was an exception is "refused". By reflection throughout: the classes moved from Scala to Java and between packages.

@@ -10,11 +10,11 @@ import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Keeps leader epochs with Kafka's own class, of whatever version is on the class path.
+ * Keeps leader epochs with Kafka's own class, of the version on the class path.
  *
  * One history a line from standard input, fields apart by tabs: the checkpoint, the log end offset, the steps, such as
- * "assign:3:17" or "truncateFromEnd:20", apart by blanks, the epochs whose ends are asked for, and the offsets whose
- * epochs are. Prints the entries at the beginning and behind each step, the ends, and the epochs (nothing in versions
+ * "assign:3:17" or "truncateFromEnd:20", apart by blanks, the epochs whose ends are queried, and the offsets whose
+ * epochs are. Prints the entries at the beginning and after each step, the ends, and the epochs (nothing in versions
  * that do not know them); or "refused". By reflection: the class moved from Scala to Java.
  */
 public class KafkaLeaderEpochs {

@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 
 /**
- * Reads and writes messages with Kafka's own classes, of whatever version is on the class path.
+ * Reads and writes messages with Kafka's own classes, of the version on the class path.
  *
  * Reads requests from standard input, one a line, fields apart by tabs; prints one answer a line. Bytes and JSON texts
  * are in base64. An answer that was an exception is "refused". By reflection throughout: the classes moved.

@@ -7,7 +7,7 @@ import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Reads producer snapshots with Kafka's own class, of whatever version is on the class path.
+ * Reads producer snapshots with Kafka's own class, of the version on the class path.
  *
  * One path a line from standard input; prints the entries, fields apart by commas, or "refused". By reflection: the
  * classes moved from Scala to Java.

@@ -16,7 +16,7 @@ import org.apache.kafka.common.record.MutableRecordBatch;
 import org.apache.kafka.common.utils.Time;
 
 /**
- * Follows producers with Kafka's own class, of whatever version is on the class path.
+ * Follows producers with Kafka's own class, of the version on the class path.
  *
  * One request a line from standard input, fields apart by tabs:
  *
@@ -28,7 +28,7 @@ import org.apache.kafka.common.utils.Time;
  *   state PRODUCER...             the first undecided and the first unstable offset, the batches that are remembered,
  *                                 and the snapshot's path
  *
- * An append or a replay is answered with the entries of the transaction index, "duplicate" with what is told of it, or
+ * An append or a replay is answered with the entries of the transaction index, "duplicate" with what is known of it, or
  * the name of the exception. By reflection: the classes moved from Scala to Java.
  */
 public class KafkaProducerState {

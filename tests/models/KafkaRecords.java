@@ -36,7 +36,7 @@ import org.apache.kafka.common.utils.Time;
 /**
  * Has Kafka's own classes write, read and search record batches.
  *
- * Compiled against the version that is asked; by reflection where a signature differs between versions. Reads
+ * Compiled against the version that is used; by reflection where a signature differs between versions. Reads
  * requests from standard input, one a line, fields apart by tabs; prints one answer a line. Bytes are "x" and
  * hexadecimal, null is "-". An answer that was an exception is "refused" and its class.
  */
@@ -63,28 +63,28 @@ public class KafkaRecords {
         Runtime.getRuntime().halt(0);
     }
 
-    private static String answer(Fields asked) throws Exception {
-        String operation = asked.next();
+    private static String answer(Fields args) throws Exception {
+        String operation = args.next();
         switch (operation) {
             case "build":
-                return build(asked);
+                return build(args);
             case "empty":
-                return empty(asked);
+                return empty(args);
             case "read":
-                return shown(MemoryRecords.readableRecords(ByteBuffer.wrap(asked.bytes())), asked.flag());
+                return shown(MemoryRecords.readableRecords(ByteBuffer.wrap(args.bytes())), args.flag());
             case "write file":
-                return write(new File(asked.next()), asked);
+                return write(new File(args.next()), args);
             case "read file":
-                try (FileRecords file = FileRecords.open(new File(asked.next()), false)) {
-                    return shown(file, asked.flag());
+                try (FileRecords file = FileRecords.open(new File(args.next()), false)) {
+                    return shown(file, args.flag());
                 }
             case "recover":
-                return recover(new File(asked.next()), asked.number(), asked.next());
+                return recover(new File(args.next()), args.number(), args.next());
             case "search offset":
-                return searchForOffset(open(asked.next()), asked.number(), (int) asked.number());
+                return searchForOffset(open(args.next()), args.number(), (int) args.number());
             case "search timestamp":
-                FileRecords.TimestampAndOffset found = open(asked.next())
-                    .searchForTimestamp(asked.number(), (int) asked.number(), asked.number());
+                FileRecords.TimestampAndOffset found = open(args.next())
+                    .searchForTimestamp(args.number(), (int) args.number(), args.number());
                 return found == null ? "none"
                     : found.timestamp + " " + found.offset + " " + found.leaderEpoch.orElse(-1);
             default:
@@ -93,18 +93,18 @@ public class KafkaRecords {
     }
 
     /** What MemoryRecordsBuilder makes of records, or of an end transaction marker. */
-    private static String build(Fields asked) throws Exception {
-        byte magic = (byte) asked.number();
-        CompressionType codec = CompressionType.forId((int) asked.number());
-        TimestampType timestampType = TimestampType.forName(asked.next());
-        long appendTime = asked.number(), baseOffset = asked.number();
-        String lastOffset = asked.next();
-        int leaderEpoch = (int) asked.number();
-        long producerId = asked.number();
-        short producerEpoch = (short) asked.number();
-        int baseSequence = (int) asked.number();
-        boolean isTransactional = asked.flag(), isControl = asked.flag();
-        String deleteHorizon = asked.next();
+    private static String build(Fields args) throws Exception {
+        byte magic = (byte) args.number();
+        CompressionType codec = CompressionType.forId((int) args.number());
+        TimestampType timestampType = TimestampType.forName(args.next());
+        long appendTime = args.number(), baseOffset = args.number();
+        String lastOffset = args.next();
+        int leaderEpoch = (int) args.number();
+        long producerId = args.number();
+        short producerEpoch = (short) args.number();
+        int baseSequence = (int) args.number();
+        boolean isTransactional = args.flag(), isControl = args.flag();
+        String deleteHorizon = args.next();
         ByteBufferOutputStream out = new ByteBufferOutputStream(512);
         List<Object> fields = new ArrayList<>(Arrays.asList(out, magic, compression(codec), timestampType, baseOffset,
             appendTime, producerId, producerEpoch, baseSequence, isTransactional, isControl, leaderEpoch,
@@ -113,17 +113,17 @@ public class KafkaRecords {
             fields.add(Long.parseLong(deleteHorizon));
         }
         MemoryRecordsBuilder builder = builder(fields.toArray());
-        while (asked.hasNext()) {
-            long offset = asked.number(), timestamp = asked.number();
+        while (args.hasNext()) {
+            long offset = args.number(), timestamp = args.number();
             if (isControl) {
-                ControlRecordType type = ControlRecordType.valueOf(asked.next());
-                builder.appendEndTxnMarker(timestamp, new EndTransactionMarker(type, (int) asked.number()));
+                ControlRecordType type = ControlRecordType.valueOf(args.next());
+                builder.appendEndTxnMarker(timestamp, new EndTransactionMarker(type, (int) args.number()));
                 continue;
             }
-            byte[] key = asked.bytes(), value = asked.bytes();
-            Header[] headers = new Header[(int) asked.number()];
+            byte[] key = args.bytes(), value = args.bytes();
+            Header[] headers = new Header[(int) args.number()];
             for (int i = 0; i < headers.length; i++) {
-                headers[i] = new RecordHeader(new String(asked.bytes(), StandardCharsets.UTF_8), asked.bytes());
+                headers[i] = new RecordHeader(new String(args.bytes(), StandardCharsets.UTF_8), args.bytes());
             }
             builder.appendWithOffset(offset, timestamp, key, value, headers);
         }
@@ -144,7 +144,7 @@ public class KafkaRecords {
         throw new UnsupportedOperationException("no delete horizon before 3.0");
     }
 
-    /** What the builder wants to know of a codec: its type, or since 3.8 an object made for it. */
+    /** The builder's argument for a codec: its type, or since 3.8 an object made for it. */
     private static Object compression(CompressionType codec) throws Exception {
         Class<?> compression;
         try {
@@ -158,22 +158,22 @@ public class KafkaRecords {
     }
 
     /** The header that compaction leaves of a batch without records. */
-    private static String empty(Fields asked) throws Exception {
+    private static String empty(Fields args) throws Exception {
         ByteBuffer out = ByteBuffer.allocate(DefaultRecordBatch.RECORD_BATCH_OVERHEAD);
-        TimestampType timestampType = TimestampType.forName(asked.next());
-        long timestamp = asked.number(), baseOffset = asked.number(), lastOffset = asked.number();
-        int leaderEpoch = (int) asked.number();
-        DefaultRecordBatch.writeEmptyHeader(out, RecordBatch.MAGIC_VALUE_V2, asked.number(), (short) asked.number(),
-            (int) asked.number(), baseOffset, lastOffset, leaderEpoch, timestampType, timestamp, asked.flag(),
-            asked.flag());
+        TimestampType timestampType = TimestampType.forName(args.next());
+        long timestamp = args.number(), baseOffset = args.number(), lastOffset = args.number();
+        int leaderEpoch = (int) args.number();
+        DefaultRecordBatch.writeEmptyHeader(out, RecordBatch.MAGIC_VALUE_V2, args.number(), (short) args.number(),
+            (int) args.number(), baseOffset, lastOffset, leaderEpoch, timestampType, timestamp, args.flag(),
+            args.flag());
         out.flip();
         return hex(out) + "\t" + shown(MemoryRecords.readableRecords(out), true);
     }
 
-    private static String write(File path, Fields asked) throws IOException {
+    private static String write(File path, Fields args) throws IOException {
         try (FileRecords file = FileRecords.open(path)) {
-            while (asked.hasNext()) {
-                file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(asked.bytes())));
+            while (args.hasNext()) {
+                file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(args.bytes())));
             }
             return "" + file.sizeInBytes();
         }
@@ -238,7 +238,7 @@ public class KafkaRecords {
         throw new NoSuchMethodException(type.getName());
     }
 
-    /** What a static method returns, null where there is none. */
+    /** What a static method returns, null if it does not exist. */
     private static Object optional(Class<?> type, String name) throws Exception {
         try {
             return type.getMethod(name).invoke(null);

@@ -14,7 +14,7 @@ import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.utils.Time;
 
 /**
- * Appends sets of batches to a new segment with Kafka's own LogSegment, of whatever version is on the class path.
+ * Appends sets of batches to a new segment with Kafka's own LogSegment, of the version on the class path.
  *
  * A request, fields apart by tabs: directory, base offset, index.interval.bytes, a file of batches, and for each set
  * its size, last offset, largest timestamp and the offset of that, apart by blanks. The answer is how long the segment

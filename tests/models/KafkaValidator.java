@@ -17,7 +17,7 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.utils.Time;
 
 /**
- * Gives a batch offsets with Kafka's own LogValidator, of whatever version is on the class path.
+ * Gives a batch offsets with Kafka's own LogValidator, of the version on the class path.
  *
  * A request, fields apart by tabs: the batch in base64, the names of its codec and of the one that it is to have, the
  * log end offset, the leader epoch, CREATE_TIME or LOG_APPEND_TIME and the clock. The answer, apart by blanks: the
@@ -128,10 +128,10 @@ public class KafkaValidator {
         return Enum.valueOf((Class<Enum>) Class.forName(type), name);
     }
 
-    /** The system's clock, but for the one time that is asked. */
+    /** The system's clock, but for the one requested time. */
     private static Time clock(long now) {
-        InvocationHandler told = (proxy, called, values) ->
+        InvocationHandler clock = (proxy, called, values) ->
             called.getName().equals("milliseconds") ? (Object) now : called.invoke(Time.SYSTEM, values);
-        return (Time) Proxy.newProxyInstance(Time.class.getClassLoader(), new Class<?>[] {Time.class}, told);
+        return (Time) Proxy.newProxyInstance(Time.class.getClassLoader(), new Class<?>[] {Time.class}, clock);
     }
 }

@@ -50,7 +50,7 @@ class BadDisk:
 
 
 def run_with_bad_disks(test_file, directory):
-    """Run a file of tests in a process of its own, whose C code reads by way of `bad_disk.c`."""
+    """Run a file of tests in a separate process whose C code reads by way of `bad_disk.c`."""
     library = Path(directory, "bad_disk.so")
     source = Path(__file__).with_suffix(".c")
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")

@@ -1,4 +1,4 @@
-"""Single bits of a log directory turned over, and what is answered then: all of it, slowly.
+"""Flips single bits of a log directory, and collects all answers, slowly.
 
 `cut_out` makes a small private log directory of one real partition. `bytes_of` names the field that
 each byte of a file is in, from Kafka 2.4.0 ``DefaultRecordBatch``, ``LegacyRecord``,
@@ -42,7 +42,7 @@ LINES = {
     "replication-offset-checkpoint": ("topic", "partition", "high_watermark"),
     "log-start-offset-checkpoint": ("topic", "partition", "log_start_offset"),
 }
-#: The first byte of a batch behind its checksum and all that this does not cover.
+#: The first byte of a batch that its checksum covers.
 GUARDED_FROM = {0: 18, 1: 18, 2: 21}
 ENTRIES = {
     ".index": (("relative_offset", 4), ("position", 4)),
@@ -55,7 +55,7 @@ EXTREMES = (-(2**63), -1, 0, 1, 2**63 - 1)
 
 
 class Byte(NamedTuple):
-    """Where it is, whose field it is in, and whether it is one of many alike.
+    """The place of a bit, the field it is in, and whether it is one of many alike.
 
     Those are what a checksum covers, zeros set aside in an index, and the letters of a topic id.
     """
@@ -67,7 +67,7 @@ class Byte(NamedTuple):
 
 
 def cut_out(logs, partition, destination, *, state="clean", first_segment=0):
-    """Copy one partition with what its broker knew of it: the log directory, or it alone.
+    """Copy one partition with its broker's checkpoints: the log directory, or the partition alone.
 
     `state` "unclean": without the marker; "alone": the partition directory by itself.
     `first_segment`: those of lower base offsets are left out, as if retention had deleted them.
@@ -92,7 +92,7 @@ def cut_out(logs, partition, destination, *, state="clean", first_segment=0):
 
 
 def files_of(root):
-    """The files whose bits are turned over, by name."""
+    """The files whose bits are flipped, by name."""
     return sorted(
         path for path in root.rglob("*")
         if path.is_file() and path.name not in (MARKER, "meta.properties")
@@ -121,7 +121,7 @@ def bytes_of(path):
 
 
 def batches(data):
-    """(position, magic, size) of each batch of a whole log."""
+    """(position, magic, size) of each batch of a log."""
     at = 0
     while at < len(data):
         size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
@@ -169,7 +169,7 @@ def _names(fields):
 
 
 class OpenFile:
-    """A file in which bits are turned over, and back, with its modification time kept."""
+    """A file in which bits are flipped, and restored, with its modification time kept."""
 
     def __init__(self, path):
         self.path = path
@@ -179,7 +179,7 @@ class OpenFile:
 
     @contextmanager
     def flipped(self, position, bit):
-        """While this lasts, one bit is another."""
+        """Flip one bit within the block."""
         self._put(position, self.data[position] ^ (1 << bit))
         try:
             yield
@@ -201,7 +201,7 @@ class OpenFile:
 
 
 class Answers:
-    """What readers and brokers make of a log directory of one partition, or the errors' texts."""
+    """Results of readers and brokers for a log directory of one partition, or the errors' texts."""
 
     def __init__(self, root, times):
         self.root, self.times = root, times
@@ -210,38 +210,38 @@ class Answers:
         """(question, answer), the quick ones first."""
         store = kafkastore.open(self.root)
         (log,) = store.partitions.values()
-        yield "bounds", _told(lambda: (
+        yield "bounds", _result_of(lambda: (
             log.log_start_offset, log.log_end_offset, log.last_stable_offset,
             log.checkpointed_high_watermark,
         ))
-        yield "epochs", _told(lambda: log.leader_epochs)
-        yield "batches", _told(lambda: [batch.header.tobytes() for batch in log.batches()])
+        yield "epochs", _result_of(lambda: log.leader_epochs)
+        yield "batches", _result_of(lambda: [batch.header.tobytes() for batch in log.batches()])
         for isolation in ("read_uncommitted", "read_committed"):
-            yield f"records {isolation}", _told(lambda isolation=isolation: [
+            yield f"records {isolation}", _result_of(lambda isolation=isolation: [
                 tuple(record) for record in log.records(isolation=isolation, include_control=True)
             ])
-        # A time that none had before could part others: it is a change by itself.
-        yield "times", _told(lambda: times_of_interest(self.root))
-        yield "log end by the index", _told(lambda: log_end_by_index(log))
-        yield "aborted", _told(lambda: aborted_transactions(log))
+        # A new time could split others: it counts as a change.
+        yield "times", _result_of(lambda: times_of_interest(self.root))
+        yield "log end by the index", _result_of(lambda: log_end_by_index(log))
+        yield "aborted", _result_of(lambda: aborted_transactions(log))
         for segment in log.segments:
             for offset in range(segment.base_offset, segment.next_offset + 2):
-                yield f"position of {offset}", _told(
+                yield f"position of {offset}", _result_of(
                     lambda segment=segment, offset=offset: segment.translate_offset(offset)
                 )
         for rules in RULES:
-            yield f"times by {rules}", _told(
+            yield f"times by {rules}", _result_of(
                 lambda rules=rules: log.offsets_for_timestamps(self.times, rules).tolist()
             )
             for special in (-1, -2, -3):
-                yield f"{special} by {rules}", _told(
+                yield f"{special} by {rules}", _result_of(
                     lambda rules=rules, special=special: log.list_offset(special, rules)
                 )
         for version in RULES[1:]:
-            yield f"start of {version}", _told(lambda version=version: start_of(log, version))
+            yield f"start of {version}", _result_of(lambda version=version: start_of(log, version))
 
     def first_difference(self, before):
-        """The first question that has another answer than before; None where all have the same."""
+        """The first question whose answer has changed; None if none has."""
         given = self.given()
         for question, answer in before:
             if next(given, None) != (question, answer):
@@ -250,7 +250,7 @@ class Answers:
 
 
 def times_of_interest(root):
-    """Each time that something in a log has, and that before and behind it, and extremes."""
+    """Each timestamp in a log, those just before and after it, and extremes."""
     (log,) = kafkastore.open(root).partitions.values()
     found = {record.timestamp for record in log.records(include_control=True)}
     found |= {int(batch.header["max_timestamp"].item()) for batch in log.batches()}
@@ -277,27 +277,27 @@ def log_end_by_index(log):
 
 
 def aborted_transactions(log):
-    """What consumers of committed records are told of aborted transactions, by where they read.
+    """The aborted transactions that consumers of committed records get, by start offset.
 
     Source: Kafka 2.4.0 ``Log.collectAbortedTransactions``.
     """
     found = []
     for at, segment in enumerate(log.segments):
         for offset in range(segment.base_offset, segment.next_offset):
-            told = []
+            aborted = []
             for each in log.segments[at:]:
                 result = each.transaction_index.collect_aborted_txns(offset, segment.next_offset)
-                # Where it begins before what is read, it is the same to the consumer where.
-                told += [(int(txn["producer_id"]), max(int(txn["first_offset"]), offset))
+                # A start before the range that is read makes no difference to the consumer.
+                aborted += [(int(txn["producer_id"]), max(int(txn["first_offset"]), offset))
                          for txn in result.aborted_txns]
                 if result.is_complete:
                     break
-            found.append(told)
+            found.append(aborted)
     return found
 
 
 def start_of(log, version):
-    """What a broker has when it loaded the partition."""
+    """The state of a broker after it loaded the partition."""
     loaded = recover_log(log, version)
     segments = [(segment.base_offset, segment.size) for segment in loaded.segments]
     producers = loaded.producers
@@ -308,7 +308,7 @@ def start_of(log, version):
     )
 
 
-def _told(question):
+def _result_of(question):
     try:
         return question()
     except (KafkaStoreError, OSError, ValueError) as error:

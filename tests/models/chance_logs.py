@@ -1,6 +1,6 @@
-"""Logs drawn from one seed for real brokers to load: larger than hypothesis draws them, and as odd.
+"""Random logs by one seed for real brokers to load: larger than those of hypothesis, and as odd.
 
-Whoever has the number has the logs: every choice is one of `random.Random`.
+The seed determines the logs: every choice is made by `random.Random`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEGMENT_COUNTS = (2, 3, 3, 4, 5, 7, 11, 30)
 
 
 class _Clock:
-    """The timestamps of one log: one way of telling the time, now and then an odd one."""
+    """The timestamps of one log: one kind of clock, now and then an odd timestamp."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -54,7 +54,7 @@ class _Clock:
 
 
 class _Producers:
-    """Who writes batches of magic 2, and what of theirs is a transaction and open."""
+    """Producers of batches of magic 2, and their open transactions."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -64,7 +64,7 @@ class _Producers:
         self.last = {}
 
     def fields(self, size, offset):
-        """For a batch of so many offsets; 1 is idempotent, 2 and 3 are transactional."""
+        """For a batch of a number of offsets; 1 is idempotent, 2 and 3 are transactional."""
         producer_id = self.chance.choice(self.ids)
         if producer_id < 0:
             return {}
@@ -89,7 +89,7 @@ class _Producers:
         return marker(offset, timestamp, is_commit=is_commit, producer_id=producer_id, **fields)
 
     def snapshot(self):
-        """What a broker writes down about them when it stops."""
+        """The producer snapshot that a broker writes when it stops."""
         return producer_snapshot.pack(
             [
                 (each, 0, *last, NOW, 0 if each > 1 else -1, self.begun.get(each, -1))
@@ -100,7 +100,7 @@ class _Producers:
 
 
 class _Writer:
-    """Writes one log: batch by batch, and their offsets rise."""
+    """Writes one log batch by batch, with rising offsets."""
 
     def __init__(self, chance):
         self.chance = chance
@@ -114,7 +114,7 @@ class _Writer:
         self.offset = chance.choice((0, 0, 0, 100, 2**31 - 10, 2**40))
 
     def batch(self, magic):
-        """The next batch, which begins at `offset` or behind a gap."""
+        """The next batch, which begins at `offset` or after a gap."""
         chance = self.chance
         if chance.random() < self.gaps:
             self.offset += chance.randrange(1, 9)
@@ -203,7 +203,7 @@ def chance_log(chance, *, is_clean):
 
 
 def _modified_ms(chance, batches):
-    """Before, at, within and behind the segment's times; files of 1970 are never in the future."""
+    """Before, at, within and after the segment's times; files of 1970 are never in the future."""
     times = [batch.max_timestamp for batch in batches if 0 < batch.max_timestamp < 2**41]
     near = chance.choice([*times, NOW, 5]) + chance.choice((-50, -1, 0, 0, 1, 700))
     return max(near, 1)
@@ -247,7 +247,7 @@ def _shuffled(chance, segment, entries):
 
 
 def _offsets_moved(chance, segment, entries):
-    """Entries that lead behind or before the record they are about."""
+    """Entries that point after or before their record."""
     by = chance.choice((-3, 1, 2, 10))
     return [(key, max(offset + by, segment.base_offset)) for key, offset in entries]
 
@@ -270,7 +270,7 @@ def _with_odd_bytes(name, chance, segment):
     return replace(segment, **{name: data + bytes([0, 1, 2, 3][: chance.randrange(1, 5)])})
 
 
-def _made_anew(chance, segment):
+def _rebuilt(chance, segment):
     return segment.indexed(interval=60, from_batch=chance.randrange(len(segment.batches) + 1))
 
 
@@ -285,7 +285,7 @@ _TIME_INDEX_DAMAGES = (
     partial(_with_time_entries, _shuffled),
     partial(_with_time_entries, _offsets_moved),
     partial(_with_time_entries, _without_last_entry),
-    _made_anew,
+    _rebuilt,
 )
 
 
@@ -296,7 +296,7 @@ def _with_offset_entries(change, chance, segment):
 
 
 def _led_astray(chance, segment, entries):
-    """Entries of other batches, or of none: behind the end of the log."""
+    """Entries of other batches, or of none: past the end of the log."""
     positions = [at for at, _ in segment.placed] + [len(segment.log), len(segment.log) + 500]
     return [
         (offset, chance.choice(positions) if chance.random() < 0.3 else at)
@@ -316,7 +316,7 @@ _OFFSET_INDEX_DAMAGES = (
 
 
 def write_chance_logs(root, seed, count, *, is_clean):
-    """Write a log directory of so many partitions of `TOPIC`; return its logs by partition."""
+    """Write a log directory of a number of partitions of `TOPIC`; return its logs by partition."""
     root.mkdir(parents=True)
     (root / "meta.properties").write_text("version=0\nbroker.id=0\n")
     if is_clean:

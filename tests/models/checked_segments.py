@@ -1,4 +1,4 @@
-"""The checks of a partition's segments one after the other, without those of the whole."""
+"""The checks of a partition's segments one after the other, without checks across them."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def checks_of(logs, name="t-0", *, reads_log=True):
 
 
 def findings_of(logs, name="t-0", *, reads_log=True, with_style=False):
-    """What is found in all of them, above style."""
+    """The findings of all segments, above style."""
     return [
         finding
         for _, findings in checks_of(logs, name, reads_log=reads_log)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 @st.composite
 def damaged(draw, sound):
-    """Bytes of a sound file, whole or cut, changed, with something put in, or repeated."""
+    """Bytes of a sound file: complete, cut, changed, with insertions, or repeated."""
     data = bytearray(draw(sound))
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(data)))

@@ -1,4 +1,4 @@
-"""A real browser without a window, asked over pipes by its DevTools protocol.
+"""A headless browser, driven over pipes by its DevTools protocol.
 
 Chromium is taken from ``PATH``, else from the cache: ``python -m models.chromium`` fetches Debian's
 packages and unpacks them there, which needs no root.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 CACHE = Path.home() / ".cache" / "kafkastore" / "chromium"
-#: By what name a browser may be on `PATH`.
+#: Possible names of a browser on `PATH`.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core", "fontconfig-config")
 MOST_SECONDS = 20
@@ -38,7 +38,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class NoChromiumError(Exception):
-    """There is none on ``PATH`` nor in the cache; `can_be_fetched` by apt."""
+    """No browser on ``PATH`` or in the cache; `can_be_fetched` by apt."""
 
     def __init__(self, *, can_be_fetched: bool) -> None:
         how = "and no apt to fetch it with"
@@ -49,7 +49,7 @@ class NoChromiumError(Exception):
 
 
 class Command(NamedTuple):
-    """A browser, and what its environment needs besides."""
+    """A browser, and the further settings of its environment."""
 
     program: str
     environment: dict[str, str]
@@ -62,7 +62,7 @@ def command() -> Command:
     Raises
     ------
     NoChromiumError
-        If there is none.
+        If none is available.
     """
     for name in PROGRAMS:
         if found := shutil.which(name):
@@ -82,7 +82,7 @@ def command() -> Command:
 
 
 def fetch() -> None:
-    """Unpack Chromium and what it needs that this system has not, by today's lists of packages."""
+    """Unpack Chromium and the libraries that this system lacks, by current package lists."""
     root = CACHE / "root"
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetching-") as name:
@@ -109,8 +109,8 @@ def fetch() -> None:
             return done.stdout
 
         run(*apt, "update")
-        asked = run(*apt, "--simulate", "--no-install-recommends", "install", *PACKAGES)
-        wanted = [line.split()[1] for line in asked.splitlines() if line.startswith("Inst ")]
+        plan = run(*apt, "--simulate", "--no-install-recommends", "install", *PACKAGES)
+        wanted = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
         run(*apt, "download", *wanted)
         for package in sorted((folder / "debs").iterdir()):
             run("dpkg-deb", "--extract", str(package), str(folder / "root"))
@@ -129,7 +129,7 @@ class Browser:
         program, environment = command()
         answers, theirs_out = os.pipe()
         theirs_in, questions = os.pipe()
-        # Where 3 and 4 are not in the way.
+        # Descriptors that do not collide with 3 and 4.
         high = [os.dup(each) for each in (theirs_in, theirs_out)]
         self._log = (profile / "stderr").open("w+b")
         self._process = subprocess.Popen(
@@ -151,25 +151,25 @@ class Browser:
         self._answers, self._questions = answers, questions
         self._poll = select.poll()  # `select` knows no descriptor above 1023
         self._poll.register(answers, select.POLLIN)
-        self._asked, self._received = 0, b""
+        self._last_id, self._received = 0, b""
         self.events: list[dict[str, Any]] = []
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the protocol; what is told meanwhile goes to `events`."""
-        self._asked += 1
-        question = {"id": self._asked, "method": method, "params": parameters}
+        """Call a method of the protocol; events meanwhile are added to `events`."""
+        self._last_id += 1
+        question = {"id": self._last_id, "method": method, "params": parameters}
         if session is not None:
             question["sessionId"] = session
         left = json.dumps(question).encode() + b"\0"
         while left:
             left = left[os.write(self._questions, left) :]
-        answer = self._until(lambda message: message.get("id") == self._asked)
+        answer = self._until(lambda message: message.get("id") == self._last_id)
         assert "error" not in answer, (method, answer["error"])
         result: dict[str, Any] = answer["result"]
         return result
 
     def wait_for(self, method: str, session: str) -> None:
-        """Go on when an event has been told, before now or from now on."""
+        """Return once an event has arrived, before now or from now on."""
 
         def is_wanted(message: dict[str, Any]) -> bool:
             return message.get("method") == method and message.get("sessionId") == session
@@ -216,7 +216,7 @@ class Page:
     width, height : int
         Of the window, in CSS pixels.
     is_phone : bool
-        Whether the window is one of a phone: it takes the width that the page asks for.
+        Whether the window is one of a phone: it takes the width that the page requests.
     is_dark : bool
         Whether the user likes dark pages.
     """
@@ -255,27 +255,27 @@ class Page:
         return self._browser.ask(method, self._session, **parameters)
 
     def evaluate(self, expression: str) -> Any:
-        """Return what an expression of JavaScript is worth."""
+        """Return the value of a JavaScript expression."""
         found = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
-    def told(self, *methods: str) -> list[dict[str, Any]]:
-        """Return what the browser told of this page by some kinds of events."""
+    def events_of(self, *methods: str) -> list[dict[str, Any]]:
+        """Return the events of some kinds that the browser sent for this page."""
         return [
             event["params"]
             for event in self._browser.events
             if event.get("sessionId") == self._session and event["method"] in methods
         ]
 
-    def screenshot(self, *, is_whole: bool = False) -> bytes:
-        """Return what is in the window, or all of the page, as PNG."""
-        found = self.ask("Page.captureScreenshot", captureBeyondViewport=is_whole, **(
-            {"clip": self._whole()} if is_whole else {}
+    def screenshot(self, *, is_full_page: bool = False) -> bytes:
+        """Return the visible part, or all of the page, as PNG."""
+        found = self.ask("Page.captureScreenshot", captureBeyondViewport=is_full_page, **(
+            {"clip": self._page_area()} if is_full_page else {}
         ))
         return base64.b64decode(found["data"])
 
-    def _whole(self) -> dict[str, float]:
+    def _page_area(self) -> dict[str, float]:
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         return size | {"scale": 1}
 

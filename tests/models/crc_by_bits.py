@@ -1,4 +1,4 @@
-"""Checksums as their definition has them: a division, bit by bit."""
+"""Checksums by their definition: a division, bit by bit."""
 
 CASTAGNOLI = 0x82F63B78
 IEEE = 0xEDB88320

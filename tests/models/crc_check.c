@@ -1,6 +1,6 @@
 /* Compares every kernel of crc.h that this processor runs with a division bit by bit.
  *
- * The bytes lie at the end, and then at the beginning, of memory between two pages that must not be
+ * The bytes are at the end, and then at the beginning, of memory between two pages that must not be
  * touched.  Prints the names of the kernels, or what is wrong.
  */
 #include "crc.h"

@@ -1,4 +1,4 @@
-"""A log directory of five partitions in all formats, and the same with two of them damaged."""
+"""A log directory of five partitions in all formats, intact or with two damaged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from models.record_format import GZIP, Batch, Row
 
 #: Message format and codec of each partition.
 PARTITIONS = {"a-0": (2, 0), "b-0": (1, 0), "c-0": (1, GZIP), "d-0": (2, GZIP), "e-0": (0, 0)}
-#: These have LogAppendTime, and keep create times beside it.
+#: These have LogAppendTime, and keep create times as well.
 APPENDED = ("a-0", "d-0")
 SOUND, DAMAGED = ("a-0", "c-0", "e-0"), ("b-0", "d-0")
 FIRST_TIMESTAMP, STEP_MS = 1_600_000_000_000, 1000
@@ -21,7 +21,7 @@ SEGMENTS, BATCHES, ROWS = 3, 4, 2
 
 
 class Damage(NamedTuple):
-    """Where a partition was damaged: the file, the bytes that are no batch, the lost offsets."""
+    """The damage of a partition: the file, the bytes that are no batch, the lost offsets."""
 
     path: Path
     position: int
@@ -84,7 +84,7 @@ def damage_batch(root, partition, kind, *, segment=1, batch=1):
     """Damage a batch, and keep the times of its file.
 
     `kind`: a bit of its "length" is flipped, a bit of its last byte ("payload"), or bytes of its
-    middle are gone ("torn").
+    middle are missing ("torn").
 
     Returns
     -------

@@ -42,12 +42,12 @@ def closed_log(root, partition, segment=1):
 
 
 def flip_length(path, batch=1):
-    """Turn over a bit of a batch's length, so that the next batch seems to begin inside of it."""
+    """Flip a bit of a batch's length, so that the next batch seems to begin inside of it."""
     _flip(path, batch, 8, 1 << 4)
 
 
 def flip_payload(path, batch=1):
-    """Turn over a bit of a batch's last byte, so that its checksum is wrong."""
+    """Flip a bit of a batch's last byte, so that its checksum is wrong."""
     _flip(path, batch, -1, 1)
 
 

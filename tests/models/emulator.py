@@ -1,6 +1,6 @@
-"""Programs for other processors: a compiler, and QEMU to run them; fetched where there is none.
+"""Programs for other processors: a compiler, and QEMU to run them; fetched if none is installed.
 
-Nothing is installed, and root is not needed: what is fetched lies in one folder per user.
+Nothing is installed, and root is not needed: fetched files are kept in one folder per user.
 """
 
 import os
@@ -27,7 +27,7 @@ def compile_for(processor, source, program, *flags):
 
 
 def run_as(processor, model, program):
-    """What a program prints on a model of a processor (QEMU's name), and its exit code."""
+    """The output and exit code of a program on a processor model (QEMU's name)."""
     command = [program]
     if not (_is_this_machine(processor) and model is None):
         command = [_qemu(processor), "-cpu", model or "max", program]
@@ -59,20 +59,20 @@ def _qemu(processor):
 
 
 def _fetched(name, fetch):
-    """The folder of a tool, filled by ``fetch`` if it is not there yet."""
+    """The folder of a tool, filled by ``fetch`` if it is missing."""
     folder = TOOLS / name
     if not folder.is_dir():
         TOOLS.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=TOOLS, prefix="fetching-") as fetching:
-            whole = Path(fetching, name)
-            whole.mkdir()
+            complete = Path(fetching, name)
+            complete.mkdir()
             try:
-                fetch(whole)
+                fetch(complete)
             except (OSError, subprocess.CalledProcessError) as error:
                 said = getattr(error, "stderr", None) or error
                 pytest.fail(f"{name} is neither on the PATH nor can it be fetched: {said}")
             try:
-                whole.rename(folder)
+                complete.rename(folder)
             except OSError:  # another process was faster
                 if not folder.is_dir():
                     raise

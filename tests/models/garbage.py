@@ -1,4 +1,4 @@
-"""Bytes after a log that ends at offset 30: the next batch, and what no batch begins with."""
+"""Bytes after a log that ends at offset 30: the next batch, and bytes that begin no batch."""
 
 from models.record_format import Batch, Row
 
@@ -8,13 +8,13 @@ def next_batch(magic=2):
 
 
 def _torn(position, data):
-    """The next batch without its last byte, with other bytes somewhere."""
+    """The next batch without its last byte, with some other bytes."""
     torn = bytearray(next_batch()[:-1])
     torn[position : position + len(data)] = data
     return bytes(torn)
 
 
-#: By what is wrong.
+#: By the kind of error.
 GARBAGE = {
     "text": b"GET /index.html HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a little text": b"GE",

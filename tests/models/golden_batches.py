@@ -20,7 +20,7 @@ SOURCES = (
 
 
 def kind_of(batch):
-    """What a batch is, as `v1-gzip` or `v2-none-control`."""
+    """The kind of a batch, such as `v1-gzip` or `v2-none-control`."""
     magic = batch[16]
     attributes = int.from_bytes(batch[21:23], "big") if magic == 2 else batch[17]
     words = [f"v{magic}", CODEC_NAMES[attributes & 7]]

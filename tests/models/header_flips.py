@@ -38,7 +38,7 @@ class Flip(NamedTuple):
 
     @property
     def kind(self):
-        """What a sample has one of each of."""
+        """The kinds that a sample has one each of."""
         return self.magic, self.field, self.segment
 
     def __str__(self):

@@ -65,7 +65,7 @@ def index_bytes(draw, layout):
 
 
 def targets_near(keys, seed):
-    """Targets at, just beside and far from the keys."""
+    """Targets at, next to and far from the keys."""
     random = np.random.default_rng(seed)
     chosen = random.choice(keys, min(len(keys), 40)) if len(keys) else np.array([], np.int64)
     edges = [-(2**63), -1, 0, 1, 2**31, 2**63 - 1]

@@ -65,8 +65,8 @@ class IndexModel:
     @cached_property
     def slots(self):
         """The entries as the broker decodes them, padding and all."""
-        whole = self.data[: len(self.data) // self.entry_size * self.entry_size]
-        return [self.absolute(slot) for slot in struct.iter_unpack(self.layout, whole)]
+        complete = self.data[: len(self.data) // self.entry_size * self.entry_size]
+        return [self.absolute(slot) for slot in struct.iter_unpack(self.layout, complete)]
 
     @property
     def used_slots(self):

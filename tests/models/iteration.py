@@ -4,7 +4,7 @@ from kafkastore import KafkaStoreError
 
 
 def until_error(items, kinds=KafkaStoreError):
-    """What comes before an error, and the error; None where there is none."""
+    """The items before an error, and the error or None."""
     found = []
     try:
         for item in items:

@@ -1,4 +1,4 @@
-"""What Java does with text, character by character, after the JDK's own loops."""
+"""Java's treatment of text, character by character, after the JDK's loops."""
 
 import unicodedata
 

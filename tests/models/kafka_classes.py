@@ -1,4 +1,4 @@
-"""Kafka's own classes, out of the jars of real brokers, asked in one Java process a call."""
+"""Kafka's own classes, from the jars of real brokers; each call runs one Java process."""
 
 import os
 import subprocess
@@ -33,13 +33,13 @@ def _class_path(program, version):
 def ask(version, requests, *, program="KafkaClasses"):
     """The answers of this Kafka version to requests, line by line.
 
-    What may be asked stands in the Java side, ``KafkaClasses.java`` (indexes and small files) or
-    ``KafkaRecords.java``. The test has asked the fixture ``require_broker`` before.
+    The Java side defines the requests: ``KafkaClasses.java`` (indexes and small files) or
+    ``KafkaRecords.java``. The test calls the fixture ``require_broker`` first.
     """
-    asked = "".join("\t".join(map(str, request)) + "\n" for request in requests)
+    lines = "".join("\t".join(map(str, request)) + "\n" for request in requests)
     done = subprocess.run(
         java_command(_class_path(program, version), program, logs_as="client"),
-        input=asked,
+        input=lines,
         capture_output=True,
         text=True,
         check=False,

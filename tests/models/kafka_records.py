@@ -1,4 +1,4 @@
-"""Batches by chance, the requests that have Kafka write them, and what is read as Kafka shows it.
+"""Random batches, the requests to have Kafka write them, and results in Kafka's form.
 
 The Java side is ``KafkaRecords.java``; its texts are compared as they are.
 """
@@ -41,7 +41,7 @@ def random_headers(chance):
 
 
 def random_timestamp(chance):
-    """Of any time that a builder takes: not negative, or -1."""
+    """Timestamps that a builder accepts: not negative, or -1."""
     kinds = [0, -1, chance.randrange(50), NOW + chance.randrange(10**6), 2**33, 2**62, 2**63 - 1]
     return chance.choices(kinds, [1, 2, 4, 8, 1, 1, 1])[0]
 
@@ -70,7 +70,7 @@ def random_batch(chance, *, magic, codec, timestamp=random_timestamp):
         made = marker(base, timestamp(chance), is_commit=chance.random() < 0.5, **fields)
         value = struct.pack(">hi", 0, chance.randrange(2**31))
         return replace(made, rows=(made.rows[0]._replace(value=value),))
-    if kind == 1:  # the first and the last record are gone
+    if kind == 1:  # the first and the last record are removed
         first = batch.base_offset - chance.randrange(min(batch.base_offset, 9) + 1)
         last = batch.last_offset + chance.randrange(9)
         batch = replace(batch, first_offset=first, last_offset_kept=last)
@@ -88,7 +88,7 @@ def random_batch(chance, *, magic, codec, timestamp=random_timestamp):
 
 
 def random_batches(seed, each=12, **options):
-    """So many batches of every magic and codec."""
+    """A number of batches of every magic and codec."""
     chance = random.Random(seed)
     kinds = [(magic, codec) for magic, codecs in CODECS_OF.items() for codec in codecs]
     made = [
@@ -101,7 +101,7 @@ def random_batches(seed, each=12, **options):
 
 
 def in_a_row(batches):
-    """Batches, each moved behind the one before."""
+    """Batches, each moved after the one before."""
     moved, offset = [], 0
     for batch in batches:
         moved.append(batch.with_offset(offset))

@@ -1,4 +1,4 @@
-"""Which tests a file has, for tables that name tests beside Kafka's."""
+"""The tests of a file, for tables that map Kafka's tests to them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 usage: python killed_writer.py ROOT ACKS
 
 For each line on stdin, a seed, it forks a child, and writes the child's process id; when the child
-is gone, another line.  A child appends records whose values follow from their offsets, and adds to
+ends, another line.  A child appends records whose values follow from their offsets, and adds to
 the file ACKS, as 8 bytes, each log end offset that `flush` has made durable.
 """
 
@@ -19,7 +19,7 @@ FIRST_TIMESTAMP = 1_600_000_000_000
 
 
 def value_at(offset):
-    """What the record at an offset holds."""
+    """The value of the record at an offset."""
     return b"%d " % offset * (1 + offset % 17)
 
 
@@ -55,7 +55,7 @@ def work(root, acks, seed):
 
 
 def main():
-    """Serve."""
+    """Fork a child for each line on stdin."""
     root, acks_path = sys.argv[1:]
     acks = os.open(acks_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     for line in sys.stdin:

@@ -12,7 +12,7 @@ def assign(entries, epoch, start_offset):
 
 
 def recover(entries, headers, first_epoch):
-    """What LogSegment.recover does with each batch."""
+    """Apply each batch as LogSegment.recover does."""
     for header in headers:
         epoch = int(header["leader_epoch"])
         is_higher = not entries or epoch > entries[-1][0]
@@ -29,8 +29,8 @@ def truncate_from_end(entries, end_offset):
 
 def truncate_from_start(entries, start_offset):
     before = [entry for entry in entries if entry[1] <= start_offset]
-    behind = [entry for entry in entries if entry[1] > start_offset]
-    return [(before[-1][0], start_offset), *behind] if before else entries
+    later = [entry for entry in entries if entry[1] > start_offset]
+    return [(before[-1][0], start_offset), *later] if before else entries
 
 
 def epoch_for_offset(entries, offset):
@@ -44,7 +44,7 @@ def end_offset_for(entries, requested_epoch, log_end_offset):
     if entries and entries[-1][0] == requested_epoch:
         return requested_epoch, log_end_offset
     up_to = [epoch for epoch, _ in entries if epoch <= requested_epoch]
-    behind = [start_offset for epoch, start_offset in entries if epoch > requested_epoch]
-    if not behind:
+    later = [start_offset for epoch, start_offset in entries if epoch > requested_epoch]
+    if not later:
         return -1, -1
-    return up_to[-1] if up_to else requested_epoch, behind[0]
+    return up_to[-1] if up_to else requested_epoch, later[0]

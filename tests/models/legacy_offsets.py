@@ -12,7 +12,7 @@ LATEST, EARLIEST = -1, -2
 
 @dataclass(frozen=True)
 class LegacyLog:
-    """What those classes see of a partition."""
+    """A partition as those classes see it."""
 
     segments: tuple[tuple[int, int, int], ...]
     log_end_offset: int

@@ -1,4 +1,4 @@
-"""Who asks a broker ListOffsets requests over a socket, by the package's own codec."""
+"""A client that sends ListOffsets requests over a socket, by the package's own codec."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ListOffsetsClient(AbstractContextManager):
 
     def __init__(self, port):
         self._socket = socket.create_connection(("127.0.0.1", port), 60)
-        self._asked = 0
+        self._correlation_id = 0
 
     def __exit__(self, *_):
         self._socket.close()
@@ -38,21 +38,21 @@ class ListOffsetsClient(AbstractContextManager):
         request = ListOffsetsRequest(
             (ListOffsetsTopic(topic, partitions),), isolation_level=isolation, timeout_ms=30_000
         )
-        (told,) = self.exchange(request, version).topics
-        assert told.name == topic
-        found = {each.partition_index: each for each in told.partitions}
+        (topic_answer,) = self.exchange(request, version).topics
+        assert topic_answer.name == topic
+        found = {each.partition_index: each for each in topic_answer.partitions}
         assert found.keys() == timestamps.keys()
         return found
 
     def exchange(self, request, version):
         """The response to any request."""
-        self._asked += 1
-        header = pack_request_header(RequestHeader(version, self._asked, "kafkastore"))
+        self._correlation_id += 1
+        header = pack_request_header(RequestHeader(version, self._correlation_id, "kafkastore"))
         frame = header + pack_request(request, version)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         answer = self._receive(struct.unpack(">i", self._receive(4))[0])
         answered, position = parse_response_header(answer, version)
-        assert answered == self._asked
+        assert answered == self._correlation_id
         return parse_response(answer[position:], version)
 
     def _receive(self, size):

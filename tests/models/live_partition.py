@@ -1,4 +1,4 @@
-"""A partition directory altered as a broker alters it, by chance, and all that was ever in it."""
+"""A partition directory with random changes as by a broker, and all its past records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUFFIXES = (".log", ".index", ".timeindex")
 
 
 class LivePartition:
-    """Appends, rolls, truncates, deletes and compacts; every value tells its offset.
+    """Appends, rolls, truncates, deletes and compacts; every value contains its offset.
 
     What a reader may get for an offset are the values that were ever written there: `written`.
     """
@@ -68,7 +68,7 @@ class LivePartition:
             os.pwrite(file.fileno(), data, position)
 
     def roll(self):
-        """Begin a new segment behind a batch or more."""
+        """Begin a new segment after one or more batches."""
         if self.segments[-1][1]:
             self._roll(self.next_offset)
 
@@ -116,7 +116,7 @@ class LivePartition:
         self.segments[:2] = [[base, kept]]
 
     def alter(self, steps, pause):
-        """Do so many things by chance."""
+        """Do a number of random steps."""
         actions = [self.append] * 12 + [self.roll] * 3 + [self.truncate, self.delete_oldest]
         actions += [self.compact]
         for _ in range(steps):
@@ -124,5 +124,5 @@ class LivePartition:
             time.sleep(pause)
 
     def altering(self, steps, pause=0.0005):
-        """A thread that does so; not yet started."""
+        """A thread that does these steps; not yet started."""
         return threading.Thread(target=self.alter, args=(steps, pause))

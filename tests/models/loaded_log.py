@@ -1,4 +1,4 @@
-"""What loading a partition must tell, worked out slowly from everything that is in it."""
+"""What loading a partition must report, computed slowly from all its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log directory written from batches: segments, indexes in every state they are met in, marks."""
+"""A log directory written from batches: segments, indexes in every state, marker files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC_PARTITION = "t-0"
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment and the bytes of its indexes; None where there is no file."""
+    """A segment and the bytes of its indexes; None if the file is missing."""
 
     base_offset: int
     batches: tuple[Batch, ...]
@@ -44,7 +44,7 @@ class Segment:
     def indexed(self, *, interval=0, batches_a_set=1, from_batch=0, **style):
         """The same segment with the indexes that a leader gave it.
 
-        With `from_batch` the indexes were made anew when the log already had so many batches, as
+        With `from_batch` the indexes were rebuilt when the log already had so many batches, as
         brokers do for a segment whose time index is missing.
         """
         sets = []
@@ -81,7 +81,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Log:
-    """A partition's segments, and what its log directory says of it."""
+    """A partition's segments, and its entries in the log directory's files."""
 
     segments: tuple[Segment, ...]
     is_clean: bool = False
@@ -98,7 +98,7 @@ class Log:
         return [batch for segment in self.segments for batch in segment.batches]
 
     def records(self, *, include_control=False):
-        """What a reader from the log start on gets: tuples as `kafkastore.Record`."""
+        """The records from the log start on: tuples as `kafkastore.Record`."""
         return [
             record
             for batch in self.batches

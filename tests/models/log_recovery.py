@@ -1,4 +1,4 @@
-"""What a broker makes of a directory of segments, the slow and obvious way: bytes in, bytes out.
+"""Recovery of a directory of segments by a broker, the slow and obvious way: bytes in, bytes out.
 
 Only record batches, without producers, swaps and other leftovers. Made apart from the package's
 code, from Kafka 2.4.0 ``Log.loadSegmentFiles``, ``recoverLog``, ``LogSegment.recover`` and 3.9.0
@@ -19,11 +19,11 @@ class Overflow(Exception):
 
 
 class Torn(Exception):
-    """A segment that has to be split does not end behind a whole batch."""
+    """A segment that must be split does not end after a complete batch."""
 
 
 class Disorder(Exception):
-    """Offsets go back at an index entry."""
+    """Offsets decrease at an index entry."""
 
 
 class Loaded(NamedTuple):
@@ -102,7 +102,7 @@ def split(log, old_base):
 
 
 def recovered_segment(log, base_offset, interval, epochs, first_epoch):
-    """(bytes that stay, offset index, time index, next offset); tells `epochs` what it meets."""
+    """(bytes that stay, offset index, time index, next offset); adds to `epochs`."""
     offset_entries, time_entries = [], []
     largest, offset_of_largest, last_entry_at, next_offset, end = -1, None, 0, base_offset, 0
 
@@ -137,7 +137,7 @@ def recovered_segment(log, base_offset, interval, epochs, first_epoch):
 
 
 def assign(epochs, epoch, start_offset):
-    """Add an epoch; those that it contradicts go."""
+    """Add an epoch; remove those that contradict it."""
     epochs[:] = [each for each in epochs if each[0] < epoch and each[1] < start_offset]
     epochs.append((epoch, start_offset))
 
@@ -157,10 +157,10 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
             logs[base], indexes[base], ends[base] = data, made, end
 
     for base in sorted(without_index):
-        told = epochs if version >= (3,) else list(epochs)
+        known_epochs = epochs if version >= (3,) else list(epochs)
         try:
             logs[base], *made, ends[base] = recovered_segment(
-                logs[base], base, interval, told, first_epoch
+                logs[base], base, interval, known_epochs, first_epoch
             )
         except Overflow:
             put_parts(base)
@@ -187,9 +187,9 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
             continue
         indexes[base] = tuple(made)
         if len(logs[base]) < size:
-            for behind in unflushed:
-                del logs[behind]
-                indexes.pop(behind, None)
+            for later in unflushed:
+                del logs[later]
+                indexes.pop(later, None)
             break
     last = max(logs)
     end = ends[last]

@@ -1,4 +1,4 @@
-"""A command of kafkastore in a process of its own, which writes down what it used; run by a test.
+"""Runs a kafkastore command in a separate process, and records its time and memory.
 
 usage: python measured_command.py FIGURES FILES WORDS...
 

@@ -14,7 +14,7 @@ NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
 
 
 class Broken(Exception):
-    """Bytes that are no such message."""
+    """Bytes that are not a valid message."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Values of messages by chance, for hypothesis, and damage done to their bytes."""
+"""Random values of messages, for hypothesis, and damaged bytes of them."""
 
 from hypothesis import strategies as st
 

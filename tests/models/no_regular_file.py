@@ -1,4 +1,4 @@
-"""What may stand where a file should be, and how it is made."""
+"""Kinds of paths that are not regular files, and how to create them."""
 
 import os
 import socket

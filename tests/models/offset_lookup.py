@@ -60,7 +60,7 @@ def untimed_answer(log, target):
         if all(batch.max_timestamp < 0 for batch in segment.batches):
             used = _used(TimeIndexModel, segment.time_index or b"")
             said, _ = TimeIndexModel(used, segment.base_offset).last_entry
-            # No time is before 1970, or just then: those are lost bytes.
+            # Times of 1970 or earlier are not real: they come from lost bytes.
             if (said if said > 0 else segment.modified_ms) >= max(target, 0):
                 return -1, max(segment.base_offset, log.start_offset), None
             continue
@@ -94,19 +94,19 @@ def transactions(log):
 
 
 def broker_answer(log, target, version, *, is_alone=False):
-    """What the log layer of a broker answers, its flaws included.
+    """The answer of a broker's log layer, its flaws included.
 
     `is_alone`: of the broker that was running, for a partition directory by itself.
     """
     for segment in log.segments:
         seen = _Seen(log, segment, version, is_alone=is_alone)
         if seen.largest_timestamp() >= target:
-            return _told(seen.find(target), version)
+            return _consumer_answer(seen.find(target), version)
     return None
 
 
 def broker_list_offset(log, target, version, request, *, message_format=None, end=None):
-    """What a consumer is told by a sole replica; the name of an error where it is one."""
+    """The answer of a sole replica to a consumer, or the name of its error."""
     first_request, first_broker = SPECIAL.get(target, (99, (99,)))
     if version >= (3, 9) and target < 0 and (request < first_request or version < first_broker):
         return REFUSED
@@ -153,13 +153,13 @@ def _start(log, version):
     return log.start_offset if version >= (0, 11) else log.segments[0].base_offset
 
 
-def _told(found, version):
+def _consumer_answer(found, version):
     """Answers name the leader epoch since 2.2."""
     return found if found is None or version >= (2, 2) else (*found[:2], None)
 
 
 def kip_33_answer(log, target):
-    """What the proposal's text answers, for indexes that are right."""
+    """The answer by the proposal's text, for indexes that are right."""
     following = [segment.base_offset for segment in log.segments[1:]] + [None]
     for segment, next_base in zip(log.segments, following, strict=True):
         if segment.time_index is not None:
@@ -214,7 +214,7 @@ class _Seen:
         """(maxTimestampSoFar, offsetOfMaxTimestampSoFar) of a leader."""
         largest, offset = self.time_index.last_entry
         if self.is_active and self.is_running:
-            # What was appended since the last entry is in memory only.
+            # Appends since the last entry are in memory only.
             _, begin = self.offset_index.lookup(offset)
             for at, batch in self.segment.placed:
                 if at >= begin and batch.max_timestamp > largest:
@@ -222,8 +222,8 @@ class _Seen:
         return largest, offset
 
     def _offset_of_max(self, batch):
-        looked_at = batch.codec == 0 and batch.append_time is None and self.version < (3, 8)
-        if looked_at:
+        is_searched = batch.codec == 0 and batch.append_time is None and self.version < (3, 8)
+        if is_searched:
             for offset, timestamp, *_ in batch.records:
                 if timestamp >= batch.max_timestamp:
                     return offset

@@ -15,7 +15,7 @@ def open_files(directory: str | os.PathLike[str]) -> list[str]:
 
 
 def _path(descriptor: int) -> str:
-    """Return what a descriptor leads to, or '' if it is closed or no file."""
+    """Return the path of a descriptor, or '' if it is closed or not a file."""
     try:
         if hasattr(fcntl, "F_GETPATH"):  # macOS
             found = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))

@@ -27,7 +27,7 @@ def result_with(*stores: StoreResult) -> PipelineResult:
 
 
 def store_of(root: Path, name: str = "store") -> StoreResult:
-    """What a run finds in a directory; the migration changed nothing."""
+    """The results of a run for a directory in which the migration changed nothing."""
     store = StoreResult(name, str(root), str(root))
     for place in list_partition_paths(name, kafkastore.open(root)):
         row = InventoryJob(5).run((place,))
@@ -42,7 +42,7 @@ def store_of(root: Path, name: str = "store") -> StoreResult:
 
 
 def made_up_store(partitions: int, segments: int, times: int, name: str = "large") -> StoreResult:
-    """A store that is nowhere, with the same numbers each time; long names and many problems."""
+    """A store that is not on disk, always with the same numbers, long names and many problems."""
     chance = random.Random(5)
     store = StoreResult(name, f"/data/{name}", f"/out/migrated/{name}")
     for number in range(partitions):

@@ -1,4 +1,4 @@
-"""Producers the slow way: every batch is kept, and all of them are looked over for each answer."""
+"""Producers the slow way: every batch is kept, and each answer reads all of them."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ def marker(producer_id, offset, *, abort=True, epoch=0, coordinator_epoch=0, tim
 
 
 def headers(batches):
-    """What the package is given of batches: their headers, and the control records."""
+    """The package's input for batches: their headers, and the control records."""
     rows = np.zeros(len(batches), BATCH_HEADER)
     for row, batch in zip(rows, batches, strict=True):
         row["magic"] = batch.magic
@@ -66,7 +66,7 @@ def headers(batches):
 
 
 class Remembered(NamedTuple):
-    """A batch that is told again when it comes twice."""
+    """A batch that is reported again when it arrives twice."""
 
     first_sequence: int
     last_sequence: int
@@ -76,7 +76,7 @@ class Remembered(NamedTuple):
 
 
 class Producers:
-    """The batches of a log, and all that is to be said of its producers."""
+    """The batches of a log, and the state of its producers."""
 
     def __init__(self, rules):
         self.rules = rules
@@ -129,7 +129,7 @@ class Producers:
         return markers[-1].control.coordinator_epoch if markers else -1
 
     def open_transaction(self, producer_id):
-        """Where the first transactional batch behind the last marker begins, or None."""
+        """The offset of the first transactional batch after the last marker, or None."""
         first = None
         for batch in self.of(producer_id):
             if batch.is_marker:
@@ -146,7 +146,7 @@ class Producers:
         })
 
     def entries(self):
-        """What a snapshot holds."""
+        """The entries of a snapshot."""
         found = []
         for producer_id in self.producer_ids():
             remembered = self.remembered(producer_id)

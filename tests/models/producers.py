@@ -1,4 +1,4 @@
-"""A producers' state asked and altered by batches, in a line."""
+"""Query and change a producers' state by batches, in one line."""
 
 import pytest
 from models.producer_model import headers
@@ -23,7 +23,7 @@ def append(state, *batches, origin="client"):
 
 
 def refused(state, *batches, origin="client"):
-    """The error that batches are refused with, which must not change anything."""
+    """Return the error for refused batches, which must not change the state."""
     before = state.entries().tolist(), state.first_unstable_offset
     with pytest.raises(errors.ProducerStateError) as error:
         state.prepare(*headers(batches), origin=origin)
@@ -39,6 +39,6 @@ def entry_of(state, producer_id=1):
 
 
 def reloaded(state, rules=NEWEST):
-    """The state after a way through a snapshot."""
+    """The state after it was packed and parsed as a snapshot."""
     return ProducerState(producer_snapshot.parse(producer_snapshot.pack(state.entries())),
                          rules=rules)

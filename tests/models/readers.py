@@ -1,8 +1,8 @@
 """Every way to read a log directory of one partition, each as one question with one answer.
 
-`READERS` are functions of an `Asked`. What one returns can be compared with what it returned of the
-same directory before; where it has something to say of damage it raises: a `KafkaStoreError`, or
-`Reported` where the damage stands in its report or in its exit code.
+`READERS` are functions of a `Subject`. The result of one can be compared with its earlier result
+for the same directory. A reader that finds damage raises: a `KafkaStoreError`, or `Reported` if the
+damage is in its report or in its exit code.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ NOW = 1_800_000_000_000
 
 
 class Reported(Exception):
-    """Damage that stands in a report; what it says."""
+    """Damage that is in a report, with the report's text."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A log directory of one partition, and what it is asked for: chosen while it was intact.
+class Subject:
+    """A log directory of one partition, and what readers look up in it, chosen while it was intact.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Asked:
 
     @property
     def log(self):
-        """The partition, opened anew."""
+        """The partition, opened again."""
         (log,) = self.store.partitions.values()
         return log
 
@@ -68,7 +68,7 @@ class Asked:
 
     @property
     def since(self):
-        """A time that some records are before."""
+        """A time later than some records."""
         return self.times[len(self.times) // 3]
 
     @cached_property
@@ -82,19 +82,19 @@ class Asked:
 
     @property
     def commit(self):
-        """A group that stands at `start`."""
+        """A group whose committed offset is `start`."""
         return OffsetCommitKey("group", self.log.topic, self.log.partition)
 
 
-def asked_of(root):
-    """Choose what an intact directory is asked for."""
+def subject_of(root):
+    """Choose what to look up in an intact directory."""
     (log,) = kafkastore.open(root).partitions.values()
     records = list(log.records())
     stamps = sorted({record.timestamp for record in records if record.timestamp >= 0})
     chosen = {stamps[len(stamps) * part // 4] for part in range(4)} if stamps else set()
     times = {0, *chosen, *(stamp + 1 for stamp in stamps[-1:])}
     offsets = [record.offset for record in records]
-    return Asked(
+    return Subject(
         root, tuple(sorted(times)), offsets[len(offsets) // 3], offsets[2 * len(offsets) // 3]
     )
 
@@ -102,44 +102,44 @@ def asked_of(root):
 # ---------------------------------------------------------------- records
 
 
-def records(asked, **options):
-    return [tuple(record) for record in asked.log.records(**options)]
+def records(subject, **options):
+    return [tuple(record) for record in subject.log.records(**options)]
 
 
-def records_between(asked):
-    return records(asked, start_offset=asked.start, end_offset=asked.end)
+def records_between(subject):
+    return records(subject, start_offset=subject.start, end_offset=subject.end)
 
 
-def frames(asked):
-    """Where batches begin and how long they are, without a look at checksums."""
-    return [(batch.position, batch.size) for batch in asked.log.batches()]
+def frames(subject):
+    """Positions and sizes of batches; checksums are not verified."""
+    return [(batch.position, batch.size) for batch in subject.log.batches()]
 
 
-def verified_batches(asked):
+def verified_batches(subject):
     headers = []
-    for batch in asked.log.batches():
+    for batch in subject.log.batches():
         batch.verify()
         headers.append(batch.header.tobytes())
     return headers
 
 
-def batches_between(asked):
-    for batch in asked.log.batches(asked.start, asked.end):
+def batches_between(subject):
+    for batch in subject.log.batches(subject.start, subject.end):
         batch.verify()
         yield batch.header.tobytes()
 
 
-def to_arrow(asked, **options):
+def to_arrow(subject, **options):
     columns = ["key", "value", "offset", "timestamp", "timestampType", "leader_epoch"]
-    return rows_of(asked.log.to_arrow(columns, **options).read_all())
+    return rows_of(subject.log.to_arrow(columns, **options).read_all())
 
 
-def to_arrow_between(asked):
-    return to_arrow(asked, start_offset=asked.start, end_offset=asked.end)
+def to_arrow_between(subject):
+    return to_arrow(subject, start_offset=subject.start, end_offset=subject.end)
 
 
-def to_arrow_by_time(asked):
-    return to_arrow(asked, start_timestamp=asked.since, end_timestamp=asked.times[-1])
+def to_arrow_by_time(subject):
+    return to_arrow(subject, start_timestamp=subject.since, end_timestamp=subject.times[-1])
 
 
 def rows_of(table):
@@ -154,63 +154,63 @@ def rows_of(table):
 # ---------------------------------------------------------------- bounds, lookups by time
 
 
-def bounds(asked):
-    log = asked.log
+def bounds(subject):
+    log = subject.log
     return log.log_start_offset, log.log_end_offset, log.last_stable_offset
 
 
-def times_by(asked, rules, **options):
-    return asked.log.offsets_for_timestamps(asked.times, rules, **options).tolist()
+def times_by(subject, rules, **options):
+    return subject.log.offsets_for_timestamps(subject.times, rules, **options).tolist()
 
 
-def offset_for_each_time(asked):
-    return [asked.log.offset_for_timestamp(time) for time in asked.times]
+def offset_for_each_time(subject):
+    return [subject.log.offset_for_timestamp(time) for time in subject.times]
 
 
-def offsets_for_times(asked):
-    store = asked.store
+def offsets_for_times(subject):
+    store = subject.store
     (key,) = store.partitions
-    return [store.offsets_for_times({key: time}) for time in asked.times]
+    return [store.offsets_for_times({key: time}) for time in subject.times]
 
 
-def special_by(asked, rules):
-    return [asked.log.list_offset(special, rules) for special in (-1, -2, -3)]
+def special_by(subject, rules):
+    return [subject.log.list_offset(special, rules) for special in (-1, -2, -3)]
 
 
-def offsets_before(asked):
-    log = asked.log
-    return [legacy.fetch_offsets_before(log, time, 9, now=NOW) for time in (-1, -2, *asked.times)]
+def offsets_before(subject):
+    log = subject.log
+    return [legacy.fetch_offsets_before(log, time, 9, now=NOW) for time in (-1, -2, *subject.times)]
 
 
 # ---------------------------------------------------------------- KIP-33's use cases
 
 
-def lag(asked, **options):
-    return list(kafkastore.lag(asked.store, offsets={asked.commit: asked.start}, **options))
+def lag(subject, **options):
+    return list(kafkastore.lag(subject.store, offsets={subject.commit: subject.start}, **options))
 
 
-def latency(asked):
-    return [_told(each) for each in kafkastore.latency(asked.store)]
+def latency(subject):
+    return [_plain(each) for each in kafkastore.latency(subject.store)]
 
 
-def retention(asked):
-    return [_told(each) for each in kafkastore.retention(asked.store, now=NOW)]
+def retention(subject):
+    return [_plain(each) for each in kafkastore.retention(subject.store, now=NOW)]
 
 
-def sizing(asked):
-    return _told(kafkastore.sizing(asked.store))
+def sizing(subject):
+    return _plain(kafkastore.sizing(subject.store))
 
 
-def _told(value):
-    """A value that can be compared: numpy's arrays are no truth values."""
+def _plain(value):
+    """A comparable value: comparing numpy arrays gives no single bool."""
     return repr(value)
 
 
 # ---------------------------------------------------------------- plans, reports
 
 
-def migrate(asked):
-    found = migration.survey(asked.root)
+def migrate(subject):
+    found = migration.survey(subject.root)
     for path, segment in found.segments_by_path:
         if segment.scan is not None and segment.scan.problem is not None:
             raise Reported(f"{path}: {segment.scan.problem}")
@@ -222,15 +222,15 @@ def migrate(asked):
     return plan.changes, answers
 
 
-def convert(asked):
-    plan = kafkastore.migration.convert.plan_convert(asked.root)
+def convert(subject):
+    plan = kafkastore.migration.convert.plan_convert(subject.root)
     if plan.unconverted:
         raise Reported(plan.unconverted[0].path)
     return plan.changes
 
 
-def reindex(asked):
-    plan = plan_reindex(asked.root)
+def reindex(subject):
+    plan = plan_reindex(subject.root)
     if plan.unindexed:
         raise Reported(plan.unindexed[0].path)
     return plan.changes
@@ -239,9 +239,9 @@ def reindex(asked):
 # ---------------------------------------------------------------- Spark, without a JVM
 
 
-def source(asked, **options):
-    """What tasks of the data source give, through the pickle that goes to them."""
-    made = KafkaStoreDataSource({"path": str(asked.root), **options})
+def source(subject, **options):
+    """The rows of the data source's tasks, which are pickled first."""
+    made = KafkaStoreDataSource({"path": str(subject.root), **options})
     reader = pickle.loads(pickle.dumps(made.reader(schema=made.schema())))
     return [
         row for part in reader.partitions() for batch in reader.read(part)
@@ -249,125 +249,126 @@ def source(asked, **options):
     ]
 
 
-def source_of_batches(asked):
+def source_of_batches(subject):
     """The table of batches, whose last column says whether the checksum is right."""
-    rows = source(asked, table="batches")
+    rows = source(subject, table="batches")
     wrong = [row for row in rows if not row[-1]]
     if wrong:
-        raise Reported(f"{asked.directory.name}: {wrong}")
+        raise Reported(f"{subject.directory.name}: {wrong}")
     return rows
 
 
-def source_by_time(asked):
+def source_by_time(subject):
     return source(
-        asked,
-        startingTimestamp=str(asked.since),
+        subject,
+        startingTimestamp=str(subject.since),
         startingOffsetsByTimestampStrategy="latest",
     )
 
 
-def surveyed(asked):
-    row = InventoryJob().run((asked.place,))
+def surveyed(subject):
+    row = InventoryJob().run((subject.place,))
     if row.error is not None:
         raise Reported(row.error)
     return row
 
 
-def answered(asked):
-    found = AnswersJob(NOW).run(AskedPartition(asked.place, asked.times))
+def answered(subject):
+    found = AnswersJob(NOW).run(AskedPartition(subject.place, subject.times))
     if found.error is not None:
         raise Reported(found.error)
     return found
 
 
-def compared(asked):
-    return CompareJob(asked.times, samples=5, now=NOW).run((asked.place,)).compared.tolist()
+def compared(subject):
+    return CompareJob(subject.times, samples=5, now=NOW).run((subject.place,)).compared.tolist()
 
 
-def surveyed_place(asked):
-    found = migration.survey_partition(open_partition(asked.place))
+def surveyed_place(subject):
+    found = migration.survey_partition(open_partition(subject.place))
     for segment in found.segments:
         if segment.scan is not None and segment.scan.problem is not None:
             raise Reported(f"{found.path(segment)}: {segment.scan.problem}")
     return found
 
 
-def reindexed_place(asked):
-    found = reindex_partition(open_partition(asked.place), "2.4")
+def reindexed_place(subject):
+    found = reindex_partition(open_partition(subject.place), "2.4")
     if found.unindexed:
         raise Reported(found.unindexed[0].path)
     return found
 
 
-def measured_lag(asked):
-    committed = {asked.commit: OffsetAndMetadata(asked.start, "", -1)}
-    (item,) = position_items(committed, asked.store)
+def measured_lag(subject):
+    committed = {subject.commit: OffsetAndMetadata(subject.start, "", -1)}
+    (item,) = position_items(committed, subject.store)
     return LagJob().run(item)
 
 
-def measured_latency(asked):
-    (item,) = LatencyJob.items(asked.store, [asked.log.topic_partition])
-    return _told(LatencyJob().run(item))
+def measured_latency(subject):
+    (item,) = LatencyJob.items(subject.store, [subject.log.topic_partition])
+    return _plain(LatencyJob().run(item))
 
 
 # ---------------------------------------------------------------- command line, in this process
 
 
-def run(asked, *arguments, code=0):
-    """What a command prints; where its exit code says that something is wrong, that is raised."""
+def run(subject, *arguments, code=0):
+    """The output of a command; an exit code that reports problems is raised."""
     result = CliRunner().invoke(
         cli, list(map(str, arguments)), prog_name="kafkastore", catch_exceptions=False
     )
     if result.exit_code != code:
         said = result.stderr + result.stdout
-        if asked.directory.name not in said:
+        if subject.directory.name not in said:
             raise AssertionError(f"exit code {result.exit_code} without a word of it: {said!r}")
         raise Reported(said)
     return result.stdout
 
 
 def command(name, *options):
-    return lambda asked: run(asked, name, asked.root, *options)
+    return lambda subject: run(subject, name, subject.root, *options)
 
 
-def cat_by_time(asked):
-    return run(asked, "cat", asked.root, "--from", asked.since, "--until", asked.times[-1])
+def cat_by_time(subject):
+    return run(subject, "cat", subject.root, "--from", subject.since, "--until", subject.times[-1])
 
 
-def cat_to_parquet(asked):
+def cat_to_parquet(subject):
     with TemporaryDirectory() as folder:
         out = Path(folder) / "o.parquet"
-        run(asked, "cat", asked.root, "--format", "parquet", "-o", out)
+        run(subject, "cat", subject.root, "--format", "parquet", "-o", out)
         return rows_of(pyarrow.parquet.read_table(out))
 
 
-def offsets_command(asked, rules):
-    times = [word for time in asked.times for word in ("--at", time)]
+def offsets_command(subject, rules):
+    times = [word for time in subject.times for word in ("--at", time)]
     return run(
-        asked, "offsets", asked.root, *times, "--at", "latest", "--rules", rules, "--json"
+        subject, "offsets", subject.root, *times, "--at", "latest", "--rules", rules, "--json"
     )
 
 
-def lag_command(asked):
-    log = asked.log
-    at = f"group:{log.topic}:{log.partition}:{asked.start}"
-    return run(asked, "lag", asked.root, "--offsets", at, "--json")
+def lag_command(subject):
+    log = subject.log
+    at = f"group:{log.topic}:{log.partition}:{subject.start}"
+    return run(subject, "lag", subject.root, "--offsets", at, "--json")
 
 
-def compare_command(asked):
-    times = [word for time in asked.times for word in ("--at", time)]
-    return run(asked, "compare", asked.root, *times, "--json")
+def compare_command(subject):
+    times = [word for time in subject.times for word in ("--at", time)]
+    return run(subject, "compare", subject.root, *times, "--json")
 
 
-def dump_command(asked):
-    """Each log by itself: what a batch has, as it is."""
-    return [run(asked, "dump", path, "--json") for path in sorted(asked.directory.glob("*.log"))]
+def dump_command(subject):
+    """Each log on its own: the fields of each batch, unchecked."""
+    paths = sorted(subject.directory.glob("*.log"))
+    return [run(subject, "dump", path, "--json") for path in paths]
 
 
-def copied_and_converted(asked):
+def copied_and_converted(subject):
     with TemporaryDirectory() as folder:
         target = Path(folder) / "copy"
-        run(asked, "convert", asked.root, "--copy-to", target)
+        run(subject, "convert", subject.root, "--copy-to", target)
         (log,) = kafkastore.open(target).partitions.values()
         return [tuple(record)[:6] for record in log.records()]
 
@@ -379,13 +380,13 @@ READERS = {
     "records between": records_between,
     "batches": frames,
     "batches verified": verified_batches,
-    "batches between": lambda asked: list(batches_between(asked)),
+    "batches between": lambda subject: list(batches_between(subject)),
     "to_arrow": to_arrow,
     "to_arrow committed": partial(to_arrow, isolation="read_committed"),
     "to_arrow between": to_arrow_between,
     "to_arrow by time": to_arrow_by_time,
     "bounds": bounds,
-    "log end": lambda asked: asked.log.log_end_offset,
+    "log end": lambda subject: subject.log.log_end_offset,
     "times correct": partial(times_by, rules="correct"),
     "times correct, each": offset_for_each_time,
     "times correct, committed": partial(
@@ -395,7 +396,7 @@ READERS = {
     "times without time indexes": partial(times_by, rules="correct", indexes="ignore"),
     "times by trusted indexes": partial(times_by, rules="correct", indexes="trust"),
     "offsets_for_times": offsets_for_times,
-    "latest correct": lambda asked: asked.log.list_offset(-1),
+    "latest correct": lambda subject: subject.log.list_offset(-1),
     "special correct": partial(special_by, rules="correct"),
     "times 0.10.1": partial(times_by, rules="0.10.1"),
     "times 2.4": partial(times_by, rules="2.4"),

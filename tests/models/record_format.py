@@ -102,7 +102,7 @@ class Batch:
 
     @property
     def records(self):
-        """What a reader gets: tuples as `kafkastore.Record`."""
+        """The expected records: tuples as `kafkastore.Record`."""
         kind = -1 if self.magic == 0 else int(self.append_time is not None)
         epoch = self.leader_epoch if self.magic == 2 and self.leader_epoch >= 0 else None
         return [
@@ -150,8 +150,8 @@ class Batch:
             )
             + records
         )
-        behind_frame = struct.pack(">ibI", self.leader_epoch, 2, crc32c(guarded)) + guarded
-        return FRAME.pack(self.base_offset, len(behind_frame)) + behind_frame
+        after_frame = struct.pack(">ibI", self.leader_epoch, 2, crc32c(guarded)) + guarded
+        return FRAME.pack(self.base_offset, len(after_frame)) + after_frame
 
     def _wrapper(self):
         inner_magic = self.magic if self.inner_magic is None else self.inner_magic

@@ -14,7 +14,7 @@ from kafkastore.formats.records.decompression import decompress
 
 
 class Broken(Exception):
-    """Bytes that no reader can take for a batch."""
+    """Bytes that are not a batch to any reader."""
 
 
 class Fields:
@@ -65,7 +65,7 @@ def as_signed(value, bits):
 
 
 def split(log):
-    """[(position, bytes of a whole batch)], and why it ends: "end" or "broken"."""
+    """[(position, bytes of a complete batch)], and why it ends: "end" or "broken"."""
     batches, at = [], 0
     while at < len(log) - 17:
         size = int.from_bytes(log[at + 8 : at + 12], "big", signed=True)
@@ -82,7 +82,7 @@ def split(log):
 
 
 def read_records(batch):
-    """The records of one whole batch, as `kafkastore.Record` has them; the checksum is not seen."""
+    """The records of a complete batch, as `kafkastore.Record`; the checksum is not verified."""
     return _read_record_batch(batch) if batch[16] == 2 else _read_message(batch)
 
 
@@ -124,12 +124,12 @@ def _read_record_batch(batch):
             timestamp = max_timestamp
         kind = 1 if attributes & 8 else 0
         if not body.is_done:
-            raise Broken("bytes behind the last header")
+            raise Broken("bytes after the last header")
         found.append(
             (offset, timestamp, kind, key, value, tuple(headers), epoch if epoch >= 0 else None)
         )
     if not fields.is_done:
-        raise Broken("bytes behind the last record")
+        raise Broken("bytes after the last record")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Batches and logs by chance, for hypothesis: small, and rich in what is odd."""
+"""Random batches and logs for hypothesis: small, with many odd properties."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOW = 1_500_000_000_000
 
 
 def bounded(count):
-    """So many examples in full, and no more."""
+    """Settings for this many examples in a full run."""
     return settings(
         max_examples=examples(count),
         deadline=None,
@@ -70,7 +70,7 @@ def batches(draw, *, magics=(0, 1, 2), timestamps=TIMESTAMPS, has_headers=True):
         return emptied(0, kept_until, draw(timestamps), codec=codec, append_time=append_time)
     count = draw(st.integers(1, 5))
     found = draw(rows(count=count, has_headers=has_headers, timestamps=timestamps))
-    if kind == 2:   # compacted: the first and last offset are kept though their records are gone
+    if kind == 2:   # compacted: the first and last offset are kept though their records are removed
         found = tuple(row._replace(offset=row.offset + 2) for row in found)
         fields |= {"first_offset": 0, "last_offset_kept": found[-1].offset + 3}
         fields["delete_horizon"] = draw(st.one_of(st.none(), TIMESTAMPS))
@@ -81,7 +81,7 @@ def batches(draw, *, magics=(0, 1, 2), timestamps=TIMESTAMPS, has_headers=True):
 
 
 def in_a_row(written, first_offset=0):
-    """Batches, each moved behind the one before."""
+    """Batches, each moved after the one before."""
     moved, offset = [], first_offset
     for batch in written:
         moved.append(batch.with_offset(offset))
@@ -89,9 +89,9 @@ def in_a_row(written, first_offset=0):
     return moved
 
 
-#: What a segment's indexes may look like; the log is right in all of them.
+#: States of a segment's indexes; the log is right in all of them.
 INDEX_STATES = (
-    "closed", "lacks the last entry", "padded", "empty", "missing", "recovered", "made anew",
+    "closed", "lacks the last entry", "padded", "empty", "missing", "recovered", "rebuilt",
     "no offset index", "no time index", "empty time index",
 )
 
@@ -115,7 +115,7 @@ def segments(draw, *, first_offset, magics, states=INDEX_STATES, has_headers=Fal
         "stores_first_offset": draw(st.booleans()),
         "is_closed": state != "lacks the last entry",
     }
-    if state == "made anew":
+    if state == "rebuilt":
         style["from_batch"] = draw(st.integers(0, len(found)))
     if state == "recovered":
         segment = segment.recovered(style["interval"])

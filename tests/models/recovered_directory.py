@@ -1,4 +1,4 @@
-"""A partition directory as `RecoveredLog` says it will be, and as a stopped broker left it."""
+"""A partition directory as predicted by `RecoveredLog`, and as a stopped broker left it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def files_of(path):
 
 
 def files_after(recovered):
-    """The files of a directory once all is done that was worked out for it."""
+    """The files of a directory after the predicted changes."""
     files = files_of(recovered.path)
     new_logs = {
         name: files[copied.source][copied.start : copied.end]
@@ -46,7 +46,7 @@ def epochs_of(files):
 
 
 def indexes_and_logs(files, *, whole_entries=False):
-    """What must be equal byte for byte; a closing broker cuts odd bytes off some indexes."""
+    """The files that must be equal; a closing broker cuts odd bytes off some indexes."""
     found = {}
     for name, data in files.items():
         suffix = name[20:]

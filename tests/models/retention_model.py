@@ -1,4 +1,4 @@
-"""Retention as a list that loses its first segment again and again: slow and obvious."""
+"""Retention as a list that loses its first segment repeatedly: slow and obvious."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class ModelSegment:
 
 
 class ModelLog:
-    """A log that its broker looks for old segments in.
+    """A log whose old segments a broker deletes.
 
     `deleted` is [(base offset, rule)].
     """
@@ -28,7 +28,7 @@ class ModelLog:
         self.rolled = False
 
     def run(self, version, now, policy, retention_ms, retention_bytes):
-        """What a broker of a version (a tuple of numbers) does."""
+        """Delete segments as a broker of a version (a tuple of numbers) does."""
         deletes = "delete" in policy
 
         def time_is_over():
@@ -63,8 +63,8 @@ class ModelLog:
         return not (is_last and self.segments[0].size == 0)
 
     def _delete_oldest(self, rule, now):
-        gone = self.segments.pop(0)
-        self.deleted.append((gone.base_offset, rule))
+        oldest = self.segments.pop(0)
+        self.deleted.append((oldest.base_offset, rule))
         if not self.segments:
             self.segments.append(ModelSegment(self.log_end_offset, 0, now))
             self.rolled = True

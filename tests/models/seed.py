@@ -1,7 +1,7 @@
-"""The seed of all that this run draws, and how much of what could be tried it tries.
+"""The seed of a run's random choices, and whether the run tries all cases.
 
-``conftest.py`` sets both: `--randomly-seed` repeats a run, `--in-full` draws nothing where all can
-be tried.
+``conftest.py`` sets both: `--randomly-seed` repeats a run, `--in-full` makes no random
+choice where all cases can be tried.
 """
 import os
 import random
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def some(things: Sequence[T], count: int, of: object = "") -> list[T]:
-    """So many of them by the seed and a name, in their order; all of them in full."""
+    """A number of items chosen by the seed and a name, in their order; all in a full run."""
     if IN_FULL or len(things) <= count:
         return list(things)
     chosen = random.Random(f"{SEED} {of}").sample(range(len(things)), count)
@@ -23,10 +23,10 @@ def some(things: Sequence[T], count: int, of: object = "") -> list[T]:
 
 
 def one_in(count: int) -> int:
-    """Of how many one is tried; each of them in full."""
+    """Return `count`, to try one of this many items; 1 in a full run, to try all."""
     return 1 if IN_FULL else count
 
 
 def examples(count: int) -> int:
-    """How many hypothesis draws: a quarter of so many."""
+    """The number of examples that hypothesis draws: a quarter of the full number."""
     return -(-count // one_in(4))

@@ -1,4 +1,4 @@
-"""What appending does to a segment, line by line as Kafka's text has it: slow and obvious."""
+"""Appends to a segment, line by line as in Kafka's source: slow and obvious."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Set(NamedTuple):
 
 
 class SegmentModel:
-    """A segment: its size, its index entries, and what decides on the next."""
+    """A segment: its size, its index entries, and the state that decides on the next entry."""
 
     def __init__(self, base_offset, *, interval, created, max_offset_entries, max_time_entries):
         self.base_offset, self.interval, self.created = base_offset, interval, created

@@ -10,7 +10,7 @@ import struct
 
 
 def recovered_entries(batches, interval):
-    """What recovery makes: offset entries (offset, position), time entries (timestamp, offset)."""
+    """Entries by a recovery: (offset, position) of offsets, (timestamp, offset) of times."""
     offset_entries, time_entries = [], []
     largest, offset_of_largest, last_entry_position = -1, None, 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def differences(module):
-    """What a module's `.pyi` says otherwise than the module: names, parameters, defaults."""
+    """Differences between a module and its `.pyi`: names, parameters, defaults."""
     stub = Path(module.__file__).with_name(module.__name__.rpartition(".")[2] + ".pyi")
     tree = ast.parse(stub.read_text())
     constants = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
@@ -31,7 +31,7 @@ def differences(module):
 
 
 def _functions(real, tree, prefix):
-    """What a stub says otherwise of the functions of a module or the methods of a class."""
+    """Differences between a stub and the functions of a module or the methods of a class."""
     stubs = {
         node.name: node
         for node in tree.body

@@ -1,4 +1,4 @@
-"""Logs with transactions: made at random, and judged the slow way."""
+"""Random logs with transactions, and their slow evaluation."""
 
 import heapq
 from typing import NamedTuple
@@ -14,7 +14,7 @@ ABORT, COMMIT = ControlRecordType.ABORT, ControlRecordType.COMMIT
 
 
 class Transaction(NamedTuple):
-    """What became of one; `last_offset` is its marker's, None while it is open."""
+    """The outcome of a transaction; `last_offset` is its marker's, None while it is open."""
 
     producer_id: int
     first_offset: int
@@ -23,7 +23,7 @@ class Transaction(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Batch headers, the control types among them, and the truth about them."""
+    """Batch headers, their control types, and the outcomes of their transactions."""
 
     headers: np.ndarray
     control_types: list
@@ -40,7 +40,7 @@ class Log(NamedTuple):
         return min(open_before, default=end_offset)
 
     def index(self):
-        """The entries of the transaction index of the whole log."""
+        """The entries of the transaction index of the full log."""
         aborted = sorted(
             (transaction for transaction in self.transactions if transaction.is_aborted),
             key=lambda transaction: transaction.last_offset,
@@ -61,7 +61,7 @@ ACTIONS = ["transactional", "transactional", "plain", "abort", "commit", "emptie
 
 @st.composite
 def logs(draw, max_batches=40):
-    """Logs of a few producers, with gaps between offsets and markers of nothing."""
+    """Logs of a few producers, with gaps between offsets and markers without a transaction."""
     start_offset = draw(st.integers(0, 2**62))
     steps = draw(
         st.lists(
@@ -96,7 +96,7 @@ def logs(draw, max_batches=40):
 
 
 def batches_a_consumer_skips(headers, control_types, aborted):
-    """Kafka's CompletedFetch.nextFetchedRecord: which batches it takes for aborted.
+    """Kafka's CompletedFetch.nextFetchedRecord: the batches that it treats as aborted.
 
     `aborted` are pairs (first offset, producer id), all that a fetch response has of a transaction.
     """

@@ -1,4 +1,4 @@
-"""Do something as a user whom permissions bind; tests often run as root, whom they do not."""
+"""Run code as an unprivileged user; tests often run as root, who ignores permissions."""
 
 import os
 import pickle
@@ -7,14 +7,14 @@ NOBODY = 65534
 
 
 def give_to_nobody(root):
-    """Make a tree the property of the user whom `as_nobody` is."""
+    """Give a tree to the user of `as_nobody`."""
     if os.geteuid() == 0:
         for path in (root, *root.rglob("*")):
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
 def as_nobody(function):
-    """What a function returns or raises, in a child process without privileges."""
+    """The result or error of a function in a child process without privileges."""
     if os.geteuid() != 0:
         return _outcome(function)
     read_end, write_end = os.pipe()

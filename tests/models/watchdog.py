@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-#: A test that does something gets more than this share of a processor, even on a busy machine; an
+#: A working test gets more than this share of a processor, even on a busy machine; an
 #: idle JVM gets less.
 LEAST_SHARE = 1 / 40
 #: Tests with these marks wait for brokers, which wait for their timers.
@@ -68,7 +68,7 @@ class Watchdog:
             self._watched = None
 
     def _watch(self) -> None:
-        """Compare what was used since the last progress with what little any work uses."""
+        """Compare the time used since the last progress with the least of a working test."""
         watched, since, used = None, 0.0, {}
         while not self._ended.wait(self.seconds / 12):
             now, now_used = time.monotonic(), processor_seconds(os.getpid())

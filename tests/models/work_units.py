@@ -1,4 +1,4 @@
-"""Which tests stay together in one of the processes that run them, and in what order."""
+"""The tests that stay together in one worker process, and their order."""
 from __future__ import annotations
 
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
-#: What files of tests share, and what such a file has in it.
+#: Resources that files of tests share, and the text by which such a file is found.
 _SHARED = {
     "a Spark session": re.compile(r"^ *def \w+\([^)]*\bspark\b", re.MULTILINE),
     "a sanitized build": re.compile(r"^from fuzz import .*\bsanitized_build\b", re.MULTILINE),
@@ -28,14 +28,14 @@ class WorkUnits(LoadFileScheduling):
         return _shared(self.config.rootpath / file) or file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Give a process the unit that takes longest, as far as that is known."""
+        """Give a process the unit with the longest known duration."""
         units = self.workqueue
         first = min(units, key=lambda name: (name not in _SHARED, len(units[name])))
         units.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Return the test that a process died in, and give others what it left undone.
+        """Return the test that a process died in, and give its remaining tests to others.
 
         xdist would give them all that it ever had, too, and wait for ever for what is done.
         """
@@ -55,6 +55,6 @@ class WorkUnits(LoadFileScheduling):
 
 @cache
 def _shared(file: Path) -> str | None:
-    """Name what a file's tests share with those of others."""
+    """Name the resource that a file's tests share with those of others."""
     text = file.read_text()
     return next((name for name, sign in _SHARED.items() if sign.search(text)), None)

@@ -1,4 +1,4 @@
-"""A log as a list of batches, beside which a `LogWriter` is driven at random, crashes and all."""
+"""A log as a list of batches, to compare with a `LogWriter` under random steps and crashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkastore.fs import FileSystem
 
 
 class UnsyncedFileSystem(FileSystem):
-    """Leaves out what takes time: which bytes a crash keeps is the test's choice."""
+    """A file system without syncs: the test chooses which bytes a crash keeps."""
 
     def fsync(self, descriptor):
         pass
@@ -33,7 +33,7 @@ class ModelLog:
     def __init__(self):
         self.batches = []
         self.start = self.end = 0
-        self.flushed = 0  # batches that no crash takes
+        self.flushed = 0  # batches that no crash removes
 
     def append(self, batch):
         self.batches.append(batch)
@@ -47,10 +47,10 @@ class ModelLog:
         self.end, self.start = offset, min(self.start, offset)
 
     def begin_at(self, base_offset):
-        """Segments before an offset are gone."""
-        gone = sum(batch.offsets[-1] < base_offset for batch in self.batches)
-        del self.batches[:gone]
-        self.flushed = max(0, self.flushed - gone)
+        """Remove the segments before an offset."""
+        deleted_count = sum(batch.offsets[-1] < base_offset for batch in self.batches)
+        del self.batches[:deleted_count]
+        self.flushed = max(0, self.flushed - deleted_count)
         self.start = max(self.start, base_offset)
 
     def records(self):
@@ -78,7 +78,7 @@ class ModelLog:
 
 
 def abandon(log_dir):
-    """Let go of a writer as a killed process does: the kernel closes its files."""
+    """Abandon a writer as a killed process does: the kernel closes its files."""
     for writer in log_dir.writers.values():
         with suppress(OSError, KafkaStoreError):
             writer._log.local.close_files()
@@ -90,7 +90,7 @@ def log_sizes(partition):
 
 
 def lose_what_was_not_flushed(partition, flushed_sizes, rng: random.Random):
-    """What a power loss does: of each log the flushed bytes remain, and some of those behind."""
+    """Lose power: each log keeps its flushed bytes, and some of those after them."""
     logs = sorted(partition.glob("*.log"))
     created = [path for path in logs if path.name not in flushed_sizes]
     # Directory entries are lost from the last on.

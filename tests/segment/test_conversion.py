@@ -46,7 +46,7 @@ def records_of(found):
 
 @bounded(300)
 @given(st.lists(batches(), max_size=8), st.sampled_from([None, *Codec]))
-def test_every_record_is_there_with_all_that_it_had(convert, written, codec):
+def test_every_record_is_kept_with_all_its_fields(convert, written, codec):
     data = b"".join(batch.data for batch in in_a_row(written))
     try:
         before, after = convert(data, codec=codec)
@@ -62,7 +62,7 @@ def test_every_record_is_there_with_all_that_it_had(convert, written, codec):
         assert new.timestamp_type == old.timestamp_type or not has_time
 
 
-def test_record_batches_stay_byte_for_byte_and_carry_their_epoch_on(convert):
+def test_record_batches_keep_their_bytes_and_pass_on_their_epoch(convert):
     new = [Batch((Row(0, 5),), leader_epoch=epoch, codec=GZIP) for epoch in (3, 3, 7)]
     written = in_a_row([OLD[0], *new, OLD[1]])
     _, after = convert(b"".join(batch.data for batch in written), leader_epoch=1)
@@ -108,14 +108,14 @@ def test_messages_without_a_time_get_none_or_the_one_that_is_given(convert):
     assert (second.timestamp, second.timestamp_type) == (100, TimestampType.CREATE_TIME)
 
 
-def test_times_beyond_microseconds_stay_too(convert):
+def test_times_beyond_microseconds_are_kept_too(convert):
     times = (-(2**63), 2**63 - 1, 5, -7, 2**62)
     written = in_a_row([Batch((Row(0, time, b"k", b"v"),), magic=1) for time in times])
     _, after = convert(b"".join(batch.data for batch in written))
     assert tuple(record.timestamp for record in records_of(after)) == times
 
 
-def test_append_times_stay_apart(convert):
+def test_append_times_are_kept_separate(convert):
     written = in_a_row([Batch((Row(0, 5),), magic=1, append_time=time) for time in (8, 8, 9)])
     _, after = convert(b"".join(batch.data for batch in written))
     assert [(batch.count, batch.records()[0].timestamp) for batch in after] == [(2, 8), (1, 9)]

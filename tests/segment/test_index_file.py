@@ -1,4 +1,4 @@
-"""Index files: what is read of them, when, and what happens when they change under us."""
+"""Index files: which bytes are read, when, and the effect of concurrent changes."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ KINDS = {
         (-1, 42),
     ),
 }
-# What twelve or eight zero bytes say, with BASE_OFFSET.
+# The entry of twelve or eight zero bytes, with BASE_OFFSET.
 ALL_ZERO = {OffsetIndex: (42, 0), TimeIndex: (0, 42)}
 both_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
@@ -61,7 +61,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def preads(monkeypatch):
-    """Every pread as (position, bytes asked for)."""
+    """Every pread as (position, requested size)."""
     seen = []
     pread = os.pread
 
@@ -156,7 +156,7 @@ def test_zeros_that_were_not_trimmed_to_one_slot_are_padding(write, slots, hole)
     assert last_time_entry(path, BASE_OFFSET, with_padding=False) == (-1, BASE_OFFSET)
 
 
-def test_what_the_log_says_changes_nothing_about_other_padding(write):
+def test_the_log_s_first_timestamp_does_not_affect_other_padding(write):
     data = KINDS[TimeIndex][2]
     path = write(TimeIndex, data, 5 * TAIL_BLOCK_SIZE)
     with TimeIndex.open(path, first_timestamp_may_be_zero=True) as index:
@@ -166,7 +166,7 @@ def test_what_the_log_says_changes_nothing_about_other_padding(write):
 
 
 @both_kinds
-def test_odd_bytes_at_the_end_are_no_entry_and_found_by_check(write, kind):
+def test_odd_bytes_at_the_end_are_not_an_entry_and_found_by_check(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     for odd_bytes in range(1, entry_size):
         path = write(kind, data + b"\xff" * odd_bytes)
@@ -201,7 +201,7 @@ def test_an_all_zero_slot_between_entries_counts_and_is_disorder(write, kind):
 
 
 @both_kinds
-def test_entry_knows_every_slot_of_the_file(write, kind):
+def test_entry_reads_every_slot_of_the_file(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     with kind.open(write(kind, data, 10 * entry_size)) as index:
         assert [index.entry(slot) for slot in range(3)] == entries
@@ -211,7 +211,7 @@ def test_entry_knows_every_slot_of_the_file(write, kind):
                 index.entry(slot)
 
 
-def test_fetch_upper_bound_looks_past_the_padding(write):
+def test_fetch_upper_bound_ignores_the_padding(write):
     with OffsetIndex.open(write(OffsetIndex, KINDS[OffsetIndex][2], 800)) as index:
         assert index.fetch_upper_bound(4100, 100) == (50, 8300)
         assert index.fetch_upper_bound(12500, 1) is None
@@ -240,8 +240,8 @@ def test_any_bytes_in_a_file_are_what_they_are_in_memory(tmp_path_factory, kind,
         assert [index.lookup(t, with_padding=True) for t in targets.tolist()] == [
             model.lookup(int(t)) for t in targets
         ]
-        whole = len(content) // model.entry_size * model.entry_size
-        assert index.entry_bytes(with_padding=True) == content[:whole]
+        complete = len(content) // model.entry_size * model.entry_size
+        assert index.entry_bytes(with_padding=True) == content[:complete]
         assert index.first_disorder() == used.first_disorder()
 
 
@@ -304,7 +304,7 @@ def test_read_permission_is_enough(write, kind):
 
 
 @both_kinds
-def test_what_was_read_can_still_be_asked_for_after_close(write, kind):
+def test_values_that_were_read_are_available_after_close(write, kind):
     entries = KINDS[kind][3]
     with kind.open(write(kind, KINDS[kind][2])) as index:
         raw = index.raw
@@ -315,7 +315,7 @@ def test_what_was_read_can_still_be_asked_for_after_close(write, kind):
 
 
 @both_kinds
-def test_what_was_not_read_before_close_is_an_error(write, kind):
+def test_reading_after_close_is_an_error(write, kind):
     index = kind.open(write(kind, KINDS[kind][2]))
     index.close()
     with pytest.raises(ValueError, match="closed"):
@@ -345,14 +345,14 @@ def test_the_base_offset_is_in_the_name_unless_given(tmp_path, kind):
 
 
 @both_kinds
-def test_a_missing_file_is_an_os_error_and_a_directory_is_said_to_be_one(tmp_path, kind):
+def test_a_missing_file_is_an_os_error_and_a_directory_is_reported_as_one(tmp_path, kind):
     with pytest.raises(FileNotFoundError):
         kind.open(tmp_path / f"{7:020d}.index")
     with pytest.raises(NotAFileError):
         kind.open(tmp_path, 7)
 
 
-# Files that change under us
+# Files that change while they are open
 
 
 @both_kinds
@@ -364,36 +364,36 @@ def test_a_file_removed_after_opening_is_still_read(write, kind):
 
 
 @both_kinds
-def test_a_file_cut_after_opening_gives_whole_entries_only(write, kind):
+def test_a_file_cut_after_opening_gives_complete_entries_only(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     for left in range(len(data) + 1):
         path = write(kind, data, 40 * entry_size)
         with kind.open(path) as index:
             os.truncate(path, left)
-            whole = entries[: left // entry_size]
-            assert index.entries().tolist() == whole
-            assert index.last_entry == (whole[-1] if whole else KINDS[kind][4])
-            assert index.used_entry_count == len(whole)
-            assert len(index.entry_bytes()) == len(whole) * entry_size
+            complete = entries[: left // entry_size]
+            assert index.entries().tolist() == complete
+            assert index.last_entry == (complete[-1] if complete else KINDS[kind][4])
+            assert index.used_entry_count == len(complete)
+            assert len(index.entry_bytes()) == len(complete) * entry_size
 
 
 @both_kinds
-def test_a_file_cut_between_two_reads_gives_whole_entries_only(write, kind):
+def test_a_file_cut_between_two_reads_gives_complete_entries_only(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     for left in range(len(data) + 1):
         path = write(kind, data)
         with kind.open(path) as index:
             assert index.used_entry_count == 3
             os.truncate(path, left)
-            whole = entries[: left // entry_size]
-            assert index.last_entry == (whole[-1] if whole else KINDS[kind][4])
-            assert index.entries().tolist() == whole
-            assert index.used_entry_count == len(whole)
+            complete = entries[: left // entry_size]
+            assert index.last_entry == (complete[-1] if complete else KINDS[kind][4])
+            assert index.entries().tolist() == complete
+            assert index.used_entry_count == len(complete)
             index.lookup(10**6, with_padding=True)
 
 
 @both_kinds
-def test_a_file_that_grows_after_opening_stays_as_it_was(write, kind):
+def test_a_file_that_grows_after_opening_is_read_as_before(write, kind):
     entry_size, data, entries = KINDS[kind][1:4]
     path = write(kind, data[:entry_size])
     with kind.open(path) as index:
@@ -404,7 +404,7 @@ def test_a_file_that_grows_after_opening_stays_as_it_was(write, kind):
 
 
 @both_kinds
-def test_raw_is_a_read_only_view_of_the_slots_as_they_are(write, kind):
+def test_raw_is_a_read_only_view_of_the_stored_slots(write, kind):
     entry_size, data = KINDS[kind][1:3]
     path = write(kind, data, 2 * entry_size)
     with kind.open(path) as index:
@@ -465,7 +465,7 @@ def test_a_read_error_names_the_file_and_the_byte(write, kind, monkeypatch):
 
 
 @both_kinds
-def test_short_reads_are_gone_on_with(write, kind, monkeypatch):
+def test_short_reads_are_continued(write, kind, monkeypatch):
     pread = os.pread
     monkeypatch.setattr(
         index_file.os,
@@ -478,7 +478,7 @@ def test_short_reads_are_gone_on_with(write, kind, monkeypatch):
 
 @both_kinds
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP])
-def test_a_file_system_that_knows_no_holes_is_read_backwards(write, kind, monkeypatch, error):
+def test_a_file_on_a_file_system_without_holes_is_read_backwards(write, kind, monkeypatch, error):
     def refuse(descriptor, position, whence):
         raise OSError(error, os.strerror(error))
 

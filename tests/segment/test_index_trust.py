@@ -1,4 +1,4 @@
-"""What the batches of a segment say of times: read once for the same files."""
+"""Times in the batches of a segment: read once for the same files."""
 
 import os
 from dataclasses import replace
@@ -15,7 +15,7 @@ from kafkastore.segment import index_trust
 TIMES = (10, 500, 20, 30)
 BATCHES = tuple(Batch((Row(offset, time),)) for offset, time in enumerate(TIMES))
 TORN = Batch((Row(len(TIMES), 40),)).data[:50]
-WHOLE = Segment(0, BATCHES).indexed(interval=0)
+SOUND = Segment(0, BATCHES).indexed(interval=0)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def looks(monkeypatch):
     ([(10, 3), (500, 1)], False),
 ])  # fmt: skip
 def test_an_entry_is_true_if_no_batch_before_its_own_is_later(tmp_path, entries, holds):
-    replace(WHOLE, time_index=pack_time_entries(entries, 0)).write(tmp_path)
+    replace(SOUND, time_index=pack_time_entries(entries, 0)).write(tmp_path)
     checked = LogSegment(tmp_path, 0).index_check
     assert checked.largest_timestamp == 500
     assert checked.index_holds == holds
@@ -65,13 +65,13 @@ def test_batches_of_all_sizes_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(9000), TORN])
-def test_what_is_after_the_last_whole_batch_is_the_end(tmp_path, tail):
-    replace(WHOLE, tail=tail).write(tmp_path)
+def test_bytes_after_the_last_complete_batch_are_the_end(tmp_path, tail):
+    replace(SOUND, tail=tail).write(tmp_path)
     assert LogSegment(tmp_path, 0).index_check[:2] == (500, True)
 
 
 def test_of_a_corrupt_log_nothing_is_known_after_the_corrupt_bytes(tmp_path):
-    replace(WHOLE, tail=b"\xff" * 200).write(tmp_path)
+    replace(SOUND, tail=b"\xff" * 200).write(tmp_path)
     segment = LogSegment(tmp_path, 0)
     checked = segment.index_check
     assert checked[:2] == (500, False)
@@ -84,34 +84,34 @@ def test_of_a_corrupt_log_nothing_is_known_after_the_corrupt_bytes(tmp_path):
         raised.append(caught.value)
     # Each time another one: threads that raise the same would add to one traceback.
     assert raised[0] is not raised[1]
-    assert raised[0].position == len(WHOLE.log)
+    assert raised[0].position == len(SOUND.log)
 
 
 def test_a_torn_tail_is_the_end_of_the_last_segment_only(tmp_path, looks):
-    replace(WHOLE, tail=TORN).write(tmp_path)
+    replace(SOUND, tail=TORN).write(tmp_path)
     assert LogSegment(tmp_path, 0).index_check.error is None
     assert LogSegment(tmp_path, 0, next_base_offset=4).index_check.error is not None
     assert len(looks) == 2
 
 
-def test_the_time_index_of_a_segment_that_is_only_passed_over_is_not_kept(tmp_path):
-    WHOLE.write(tmp_path)
+def test_the_time_index_of_a_skipped_segment_is_not_kept(tmp_path):
+    SOUND.write(tmp_path)
     segment = LogSegment(tmp_path, 0)
     assert segment.index_check.index_holds
     assert "time_index" not in vars(segment)
 
 
 def test_batches_are_read_once_for_the_same_files(tmp_path, looks):
-    WHOLE.write(tmp_path)
+    SOUND.write(tmp_path)
     for _ in range(3):
         assert LogSegment(tmp_path, 0).largest_record_timestamp() == 500
     assert len(looks) == 1
 
 
-def test_an_error_names_the_file_as_it_was_asked_for(tmp_path, looks):
+def test_an_error_names_the_file_by_the_requested_path(tmp_path, looks):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-    replace(WHOLE, tail=b"\xff" * 200).write(tmp_path / "one")
+    replace(SOUND, tail=b"\xff" * 200).write(tmp_path / "one")
     for path in (tmp_path / "one").iterdir():
         (tmp_path / "other" / path.name).symlink_to(path)
     for name in ("other", "one"):
@@ -122,16 +122,16 @@ def test_an_error_names_the_file_as_it_was_asked_for(tmp_path, looks):
 
 def test_files_that_changed_just_now_may_change_again_without_a_sign(tmp_path, looks, monkeypatch):
     monkeypatch.setattr(index_trust, "SETTLED_NS", 3_000_000_000)
-    WHOLE.write(tmp_path)
+    SOUND.write(tmp_path)
     for _ in range(2):
         LogSegment(tmp_path, 0).largest_record_timestamp()
     assert len(looks) == 2
 
 
 @pytest.mark.parametrize("suffix", [".log", ".timeindex"])
-@pytest.mark.parametrize("way", ["grown", "touched", "another file", "gone"])
+@pytest.mark.parametrize("way", ["grown", "touched", "another file", "deleted"])
 def test_files_that_changed_are_read_again(tmp_path, looks, suffix, way):
-    WHOLE.write(tmp_path)
+    SOUND.write(tmp_path)
     assert LogSegment(tmp_path, 0).index_check is not None
     path = tmp_path / f"{0:020}{suffix}"
     if way == "grown":
@@ -144,7 +144,7 @@ def test_files_that_changed_are_read_again(tmp_path, looks, suffix, way):
         if way == "another file":
             path.write_bytes(data)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    if way == "gone" and suffix == ".log":
+    if way == "deleted" and suffix == ".log":
         with pytest.raises(SegmentGoneError):
             _ = LogSegment(tmp_path, 0).index_check
     else:
@@ -165,7 +165,7 @@ def test_a_log_in_the_place_of_the_one_that_was_checked_is_checked_itself(tmp_pa
     """As compaction replaces it, between the check and a search that opens it again."""
     directory = tmp_path / "t-0"
     directory.mkdir()
-    WHOLE.write(directory)
+    SOUND.write(directory)
     (log,) = kafkastore.open(directory)
     search = log.segments[0].search_by_time()
     (directory / "other").mkdir()

@@ -39,7 +39,7 @@ def open_log(tmp_path):
 
 
 def positions(log, starting_position=0, **options):
-    """Where batches begin, and that their bytes are those of the file."""
+    """The positions of batches; also checks that their bytes are those of the file."""
     data, found = log.path.read_bytes(), []
     for run in log.runs(starting_position, **options):
         for index, (position, size) in enumerate(run.headers[["position", "size"]].tolist()):
@@ -56,7 +56,7 @@ def with_magic(batch, magic):
     return batch[:16] + struct.pack(">b", magic) + batch[17:]
 
 
-# What follows whole batches where a log just ends, as Kafka's FileLogInputStream has it.
+# Bytes after complete batches where a log just ends, as Kafka's FileLogInputStream has it.
 ENDS = {
     "nothing": b"",
     "one byte": V2[:1],
@@ -83,7 +83,7 @@ def test_a_torn_tail_and_preallocated_space_are_the_end(open_log, end, first_rea
     assert [batch.last_offset for batch in log.batches()] == [0, 1, 3]
 
 
-# What follows whole batches where bytes are broken, the error, and what it says.
+# Corrupt bytes after complete batches, the error, and its message.
 DAMAGES = {
     "a length of 13": (with_length(V2, 13), CorruptBatchError),
     "a negative length": (with_length(V2, -5), CorruptBatchError),
@@ -109,7 +109,7 @@ def test_broken_bytes_are_reported_with_their_place(open_log, damage, kind, firs
 
 
 @pytest.mark.parametrize("first_read", FIRST_READS)
-def test_batches_of_every_size_are_found_whatever_is_read_at_once(open_log, first_read):
+def test_batches_of_every_size_are_found_with_every_read_size(open_log, first_read):
     sizes = [0, 1, 10, 100, 5_000, 50_000, 3, 70_000]
     written = in_a_row([Batch((Row(0, 1, None, bytes(size)),)) for size in sizes])
     log = open_log(b"".join(batch.data for batch in written))
@@ -156,9 +156,9 @@ def test_random_logs_cut_anywhere_are_walked_as_the_model_walks_them(
     data = b"".join(batch.data for batch in in_a_row(written))
     path = tmp_path_factory.mktemp("log") / "0.log"
     path.write_bytes(data[: max(0, len(data) - cut)])
-    whole, _ = record_reader.split(path.read_bytes())
+    complete, _ = record_reader.split(path.read_bytes())
     with LogFile(path) as log:
-        assert positions(log, first_read=first_read) == [position for position, _ in whole]
+        assert positions(log, first_read=first_read) == [position for position, _ in complete]
 
 
 def test_random_damage_is_walked_as_the_model_walks_it(open_log):
@@ -169,7 +169,7 @@ def test_random_damage_is_walked_as_the_model_walks_it(open_log):
         damaged = bytearray(data)
         at = source.choice([position for position, _ in record_reader.split(data)[0]])
         damaged[at + source.randrange(8, 17)] = source.randrange(256)
-        whole, why = record_reader.split(bytes(damaged))
+        complete, why = record_reader.split(bytes(damaged))
         log, found = open_log(bytes(damaged)), []
         try:
             for run in log.runs(first_read=64):
@@ -177,8 +177,8 @@ def test_random_damage_is_walked_as_the_model_walks_it(open_log):
             assert why == "end"
         except (CorruptBatchError, UnsupportedFormatError) as error:
             assert why == "broken"
-            assert error.position == (whole[-1][0] + len(whole[-1][1]) if whole else 0)
-        assert found == [position for position, _ in whole]
+            assert error.position == (complete[-1][0] + len(complete[-1][1]) if complete else 0)
+        assert found == [position for position, _ in complete]
         log.close()
 
 
@@ -293,12 +293,12 @@ def test_a_read_error_is_reported_with_its_place(open_log, monkeypatch):
     log = open_log(V0 * 1000)
     real = os.preadv
 
-    def fail_behind(descriptor, buffers, position):
+    def fail_after_first(descriptor, buffers, position):
         if position >= 2 * len(V0):
             raise OSError(errno.EIO, "Input/output error")
         return real(descriptor, buffers, position)
 
-    monkeypatch.setattr(os, "preadv", fail_behind)
+    monkeypatch.setattr(os, "preadv", fail_after_first)
     found = []
     with pytest.raises(CorruptBatchError) as caught:
         for run in log.runs(first_read=2 * len(V0)):
@@ -308,7 +308,7 @@ def test_a_read_error_is_reported_with_its_place(open_log, monkeypatch):
     assert caught.value.__cause__.errno == errno.EIO
 
 
-def test_short_reads_are_gone_on_with(open_log, monkeypatch):
+def test_short_reads_are_continued(open_log, monkeypatch):
     log = open_log(LOG)
     real = os.preadv
     monkeypatch.setattr(
@@ -318,7 +318,7 @@ def test_short_reads_are_gone_on_with(open_log, monkeypatch):
     assert positions(log) == [0, len(V0), len(V0 + V1)]
 
 
-def test_what_is_appended_after_opening_is_not_seen(open_log):
+def test_batches_appended_after_opening_are_not_seen(open_log):
     log = open_log(LOG + V0[:10])
     with log.path.open("ab") as file:
         file.write(V0[10:] + LOG)
@@ -334,8 +334,8 @@ def test_a_log_that_shrinks_while_it_is_read_ends_before_the_cut(open_log, left)
     first = next(runs).headers["position"].tolist()
     os.truncate(log.path, left)
     found = first + [position for run in runs for position in run.headers["position"].tolist()]
-    whole = [position for position, _ in record_reader.split(LOG[:left])[0]]
-    assert found in (whole, [0, *whole[1:]])
+    complete = [position for position, _ in record_reader.split(LOG[:left])[0]]
+    assert found in (complete, [0, *complete[1:]])
 
 
 def test_a_deleted_log_can_be_read_to_its_end(open_log):
@@ -351,7 +351,7 @@ def test_batches_keep_their_bytes_when_the_next_are_read(open_log):
     assert all(batch.is_valid() for batch in kept)
 
 
-def test_space_that_a_broker_fills_while_we_look_is_the_end(open_log, monkeypatch):
+def test_space_that_a_broker_fills_while_we_read_is_the_end(open_log, monkeypatch):
     log = open_log(LOG + bytes(log_file.LARGEST_READ))
     real, reads = os.preadv, []
 
@@ -368,7 +368,7 @@ def test_space_that_a_broker_fills_while_we_look_is_the_end(open_log, monkeypatc
     assert positions(log, first_read=200) == [0, len(V0), len(V0 + V1)]
 
 
-def test_closing_twice_is_harmless_and_a_missing_file_is_an_os_error(open_log, tmp_path):
+def test_closing_twice_is_allowed_and_a_missing_file_is_an_os_error(open_log, tmp_path):
     log = open_log(LOG)
     log.close()
     log.close()

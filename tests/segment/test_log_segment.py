@@ -1,4 +1,4 @@
-"""One segment: what its index files may say, and what is right all the same."""
+"""One segment: answers are right with any index files."""
 
 import os
 import tempfile
@@ -53,14 +53,14 @@ def test_an_empty_segment_has_nothing_to_read(written):
     assert segment.summary == SegmentSummary(0, 0, frozenset(), BASE, None, None)
 
 
-# An offset asked for, and the last offset of the batch it is found in (Kafka's LogSegmentTest).
+# A requested offset, and the last offset of the batch it is found in (Kafka's LogSegmentTest).
 READS = {
     "before the first offset": (41, 51),
     "the first offset": (50, 51),
     "a last offset": (51, 51),
     "in a gap": (55, 61),
     "the last offset": (61, 61),
-    "behind the last offset": (62, None),
+    "past the last offset": (62, None),
 }
 
 
@@ -188,11 +188,11 @@ ENTRIES = {
     "a later batch before that": ([(43, PLACES[4]), LAST], 0),
     "a negative position before that": ([(43, -5), LAST], 0),
     "a position that is no batch": ([(43, PLACES[2] + 1)], 0),
-    "a position behind the end": ([(43, 10**6)], 0),
+    "a position past the end": ([(43, 10**6)], 0),
     "the end": ([(43, len(LOG_OF_FIVE.log))], 0),
     "a negative position": ([(43, -5)], 0),
     "a later batch than its offset": ([(43, PLACES[4])], 0),
-    "an offset behind the target": ([(45, PLACES[3])], 0),
+    "an offset past the target": ([(45, PLACES[3])], 0),
     "a negative offset": ([(30, PLACES[1])], 0),
     "nothing": ([], 0),
     "entries out of order": ([(46, PLACES[4]), (43, PLACES[2])], 0),
@@ -230,7 +230,7 @@ TIME_ENTRIES = {
     "an offset within a batch": ([(450, 44)], True),
     "too low": ([(420, 42), (459, 46)], False),
     "too high": ([(420, 42), (461, 46)], False),
-    "an offset behind the log": ([(460, 47)], False),
+    "an offset past the log": ([(460, 47)], False),
     "timestamps that fall": ([(460, 46), (420, 42)], False),
     "offsets that fall": ([(420, 46), (460, 42)], False),
     "a first entry that is too low": ([(399, 40), (460, 46)], False),
@@ -251,7 +251,7 @@ def test_a_time_index_is_believed_only_where_it_fits_the_log(written, entries, i
 
 
 def test_an_index_that_a_broker_began_again_is_not_believed(written):
-    """A broker that misses the time index of a segment it goes on with begins an empty one."""
+    """A broker that lacks the time index of its active segment begins an empty one."""
     batches = record_sets((40,), (41,), (42,), (43,), time=lambda offset: 900 - 10 * offset)
     segment = Segment(BASE, batches)
     opened = written(segment.indexed(from_batch=2))
@@ -273,7 +273,7 @@ def test_garbage_after_the_batches_hides_nothing(written):
 
 @bounded(120)
 @given(segments(first_offset=BASE, magics=(0, 1, 2)))
-def test_random_segments_are_summed_up_rightly_whatever_their_indexes_say(segment):
+def test_random_segments_are_summed_up_rightly_with_any_indexes(segment):
     with tempfile.TemporaryDirectory() as directory:
         segment.write(Path(directory))
         opened = LogSegment(Path(directory), BASE)
@@ -320,7 +320,7 @@ def test_corrupt_indexes_never_lead_astray(segment, source):
 
 
 def damage(data, entry_size, plausible, source):
-    """Up to three slots gone, zeroed, or changed: any byte, or a plausible last number."""
+    """Up to three slots removed, zeroed, or changed: any byte, or a plausible last number."""
     data = bytearray(data)
     for _ in range(source.randrange(1, 4)):
         if not data:

@@ -1,4 +1,4 @@
-"""Indexes rebuilt from logs, beside those that real brokers rebuilt."""
+"""Indexes rebuilt from logs, compared with those that real brokers rebuilt."""
 
 import random
 import struct
@@ -160,7 +160,7 @@ def test_a_torn_or_preallocated_tail_is_cut_without_a_reason(rebuild, tail):
 
 
 def test_records_are_never_parsed(rebuild):
-    """A broker's recovery looks at checksums only: a batch of nonsense with a right one is kept."""
+    """A broker's recovery verifies only checksums: nonsense with a right one is kept."""
     nonsense = bytearray(Batch((Row(100, 5, b"k", b"v" * 30),)).data)
     nonsense[61:] = b"\xff" * (len(nonsense) - 61)
     indexes = rebuild(LOG + with_right_crc(bytes(nonsense)))
@@ -227,7 +227,7 @@ def _sound(log):
 
 
 def test_every_flipped_bit_of_a_frame_is_survived(rebuild):
-    """The length is outside the checksum: whatever it says, there is an end and no more."""
+    """The checksum does not cover the length: with any value, the log just ends there."""
     three = LOG[: 3 * SIZE]
     for bit in range(8 * 8, 17 * 8):
         damaged = bytearray(three)
@@ -248,17 +248,17 @@ def test_a_length_that_swallows_the_rest_ends_the_log_there(rebuild):
     assert (indexes.valid_bytes, indexes.reason) == (SIZE, None)
 
 
-def test_a_marker_that_can_not_be_read_is_the_last_batch_that_stays(rebuild):
+def test_recovery_keeps_batches_up_to_an_unreadable_marker(rebuild):
     """A broker reads it when it has taken the batch, and stops there."""
     key_too_short = Row(100, 5, b"\0", b"v")
     broken = Batch((key_too_short,), is_control=True, is_transactional=True, producer_id=1)
-    behind = Batch((Row(101, 5, b"k", b"v"),))
-    log = LOG + broken.data + behind.data
+    next_batch = Batch((Row(101, 5, b"k", b"v"),))
+    log = LOG + broken.data + next_batch.data
     indexes = rebuild(log, producers=ProducerState(), index_interval_bytes=1)
     assert (indexes.valid_bytes, indexes.next_offset) == (len(LOG + broken.data), 101)
     assert indexes.reason is not None
     assert len(indexes.offset_index) // 8 == 100
-    assert rebuild(log).reason is None  # nobody asks for the producers
+    assert rebuild(log).reason is None  # the producers are not requested
 
 
 def test_producers_epochs_and_transactions_are_followed_in_the_same_pass(rebuild):

@@ -1,4 +1,4 @@
-"""The active segment's files, by the intents of Kafka's LogSegmentTest."""
+"""The active segment's files: the cases of Kafka's LogSegmentTest."""
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_a_segment_that_was_closed_empty_is_not_full_when_it_is_opened(create, t
     again.close_files()
 
 
-def test_a_truncation_in_a_gap_takes_what_is_after_it(create):
+def test_a_truncation_in_a_gap_removes_everything_after_it(create):
     writer = create()
     append(writer, 40)
     append(writer, 43)
@@ -109,7 +109,7 @@ def test_a_trimmed_segment_ends_with_its_largest_timestamp(create):
     assert segment.offset_index.entry_count == 0
 
 
-def test_a_reopened_segment_goes_on_with_its_indexes(create, tmp_path):
+def test_a_reopened_segment_continues_its_indexes(create, tmp_path):
     writer = create()
     for number in range(5):
         append(writer, 40 + number, timestamp=10 * number)
@@ -123,12 +123,12 @@ def test_a_reopened_segment_goes_on_with_its_indexes(create, tmp_path):
     again.trim()
     again.close_files()
     segment = LogSegment(tmp_path, 40)
-    # The first after the opening has no entry: bytes are counted anew.
+    # The first batch after the opening has no entry: the byte count restarts.
     assert [offset for offset, _ in segment.offset_index.entries()] == [41, 42, 43, 44, 46, 47]
     assert [timestamp for timestamp, _ in segment.time_index.entries()] == [10, 20, 30, 40, 60, 70]
 
 
-def test_files_that_are_there_are_not_written_over(create):
+def test_existing_files_are_not_overwritten(create):
     create()
     with pytest.raises(FileExistsError):
         create()

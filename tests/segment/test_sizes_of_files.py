@@ -1,4 +1,4 @@
-"""What is read of a file is bounded by what it can hold: sparse files of any size cost nothing."""
+"""Reads of a file are bounded by its possible contents: large sparse files cost nothing."""
 
 import os
 import shutil

@@ -68,7 +68,7 @@ def starts_in(segment):
 
 
 def assert_finds(search, targets, start, wanted):
-    """`find`, `find_many` and `trace` all answer so, each time they are asked."""
+    """`find`, `find_many` and `trace` all give this answer, each time they are called."""
     answers = np.empty(len(targets), TIMESTAMP_AND_OFFSET)
     for _ in range(2):
         assert [search.find(target, start) for target in targets] == wanted
@@ -82,7 +82,7 @@ def assert_finds(search, targets, start, wanted):
 
 @bounded(100)
 @given(ANY_SEGMENT)
-def test_the_right_record_is_found_whatever_the_indexes_say(segment):
+def test_the_right_record_is_found_with_any_indexes(segment):
     targets = [target for target in times_around(segment) if target >= 0]
     with TemporaryDirectory() as directory:
         segment.write(Path(directory))
@@ -94,7 +94,7 @@ def test_the_right_record_is_found_whatever_the_indexes_say(segment):
 
 @bounded(100)
 @given(ANY_SEGMENT, st.booleans(), st.randoms(use_true_random=False))
-def test_unchecked_it_goes_where_a_broker_goes_with_any_indexes(segment, warm_section, chance):
+def test_an_unchecked_search_answers_as_a_broker_with_any_indexes(segment, warm_section, chance):
     positions = [at for at, _ in segment.placed]
     if positions and chance.random() < 0.5:   # entries in any order that lead to any batch
         pairs = [(40 + chance.randrange(30), chance.choice(positions)) for _ in range(6)]
@@ -130,7 +130,7 @@ def opened(tmp_path):
     ("magic", "codec"), [(magic, codec) for magic in (1, 2) for codec in CODECS_OF[magic]]
 )
 def test_records_of_all_sizes_are_read_piece_by_piece(opened, magic, codec):
-    """Values before, at and behind each size that is read at once; times in no order."""
+    """Values before, at and after each read size; times in random order."""
     chance, written, offset = random.Random(5), [], 0
     for sizes in ((4020, 5), (9000,) * 5, (20, 70_000, 20), (1000,) * 40, (4096, 8192, 3)):
         for part in [[size] for size in sizes] if magic == 1 and codec == NONE else [sizes]:
@@ -161,7 +161,7 @@ RISING = Segment(0, one_by_one(*range(0, 2000, 10), size=100)).indexed()
 
 
 def test_wrappers_are_begun_at_for_the_time_and_for_the_starting_offset(opened):
-    """Only decompression tells their first offset; each is asked for once."""
+    """Only decompression gives their first offset; each is read once."""
     written = [
         Batch((Row(4 * n, 100 * n), Row(4 * n + 3, 100 * n + 50)), magic=1, codec=GZIP)
         for n in range(30)
@@ -172,20 +172,20 @@ def test_wrappers_are_begun_at_for_the_time_and_for_the_starting_offset(opened):
         assert search.find(target, start) == right_answer(segment, target, start)
 
 
-# Entries of both indexes that are out of their place: what does not fit is not begun at.
-LIES = {
+# Misplaced entries of both indexes: a search does not begin at an entry that does not fit.
+FALSE_ENTRIES = {
     "a time that its batch does not have": ([(695, 69)], [(69, 69)]),
-    "an offset behind the log": ([(690, 500)], [(69, 69)]),
-    "a position behind the batch": ([(690, 69)], [(69, 75)]),
+    "an offset past the log": ([(690, 500)], [(69, 69)]),
+    "a position past the batch": ([(690, 69)], [(69, 75)]),
     "a position within a batch": ([(690, 69)], [(69, 69.5)]),
-    "a position behind the log": ([(690, 69)], [(69, 10_000)]),
+    "a position past the log": ([(690, 69)], [(69, 10_000)]),
     "a negative position": ([(690, 69)], [(69, -1)]),
     "no offset entry": ([(690, 69)], []),
     "an offset below the base offset": ([(690, -5)], [(69, 69)]),
 }
 
 
-@pytest.mark.parametrize(("times", "positions"), LIES.values(), ids=LIES)
+@pytest.mark.parametrize(("times", "positions"), FALSE_ENTRIES.values(), ids=FALSE_ENTRIES)
 def test_checked_entries_that_do_not_fit_are_not_begun_at(opened, times, positions):
     size = len(RISING.batches[0].data)
     search = SegmentSearch(
@@ -219,8 +219,8 @@ def test_a_log_that_was_cut_and_written_again_is_not_searched_from_where_a_batch
     with open(segment.log_path, "r+b") as file:
         size = file.truncate(60 * len(RISING.batches[0].data))
         file.seek(size)
-        anew = one_by_one(*range(600, 2000, 5), first_offset=60, size=40)
-        file.write(b"".join(batch.data for batch in anew))
+        rewritten = one_by_one(*range(600, 2000, 5), first_offset=60, size=40)
+        file.write(b"".join(batch.data for batch in rewritten))
     assert search.find(701, 0) == (705, 81, 0)
 
 
@@ -230,11 +230,11 @@ def test_a_log_that_is_cut_while_it_is_open_ends_there(opened, left):
     search = segment.search_by_time()
     assert search.find(1500, 0) == (1500, 150, 0)
     os.truncate(segment.log_path, left)
-    whole = left // len(RISING.batches[0].data)
+    complete = left // len(RISING.batches[0].data)
     for target in (0, 5, 301, 1500):
         wanted = -(-target // 10)
         found = search.find(target, 0)
-        assert found == ((10 * wanted, wanted, 0) if wanted < whole else None)
+        assert found == ((10 * wanted, wanted, 0) if wanted < complete else None)
 
 
 def test_threads_share_one_object(opened):
@@ -243,7 +243,7 @@ def test_threads_share_one_object(opened):
     wanted = {target: right_answer(segment, target, 0) for target in range(0, 990, 7)}
     failed = []
 
-    def ask(seed):
+    def query(seed):
         chance = random.Random(seed)
         for target in chance.choices(list(wanted), k=400):
             if search.find(target, 0) != wanted[target]:
@@ -253,7 +253,7 @@ def test_threads_share_one_object(opened):
         if [tuple(answer) for answer in answers.tolist()] != list(wanted.values()):
             failed.append(None)
 
-    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    threads = [threading.Thread(target=query, args=(seed,)) for seed in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -261,7 +261,7 @@ def test_threads_share_one_object(opened):
     assert failed == []
 
 
-def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
+def test_few_logs_stay_open_and_none_of_deleted_objects(tmp_path):
     searches = []
     for number in range(3 * open_file_limit.MAX_OPEN_LOGS):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
@@ -276,7 +276,7 @@ def test_few_logs_stay_open_and_none_of_objects_that_are_gone(tmp_path):
     assert open_files(tmp_path) == []
 
 
-#: In a process of its own: how many files other tests keep open is not known.
+#: In a separate process: the number of files that other tests keep open is unknown.
 FEW_OPEN_FILES = """
 import os, resource, sys
 from pathlib import Path
@@ -291,7 +291,7 @@ print(len(os.listdir("/dev/fd")) - before)
 """
 
 
-def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
+def test_fewer_logs_stay_open_if_the_process_may_open_few(tmp_path):
     for number in range(20):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
     ran = subprocess.run([sys.executable, "-c", FEW_OPEN_FILES, tmp_path],
@@ -299,7 +299,7 @@ def test_fewer_logs_stay_open_where_the_process_may_have_few(tmp_path):
     assert (ran.stdout, ran.stderr) == ("8\n", "")
 
 
-def test_a_log_that_is_gone_when_it_is_to_be_opened_is_reported(opened):
+def test_a_log_that_was_deleted_before_it_is_opened_is_reported(opened):
     segment = opened(RISING)
     search = segment.search_by_time()
     segment.log_path.unlink()
@@ -316,9 +316,9 @@ def test_broken_records_are_an_error_with_their_place_and_others_are_found(opene
     search = segment.search_by_time()
     targets = np.array([0, 45, 90, 450], np.int64)
     answers = np.empty(4, TIMESTAMP_AND_OFFSET)
-    for ask in (lambda: search.find(450, 0), lambda: search.find_many(targets, 0, answers)):
+    for query in (lambda: search.find(450, 0), lambda: search.find_many(targets, 0, answers)):
         with pytest.raises(CorruptBatchError) as caught:
-            ask()
+            query()
         assert caught.value.path == segment.log_path
         assert caught.value.position == sum(len(batch.data) for batch in good)
     assert answers["offset"][:3].tolist() == [0, 5, 9]
@@ -383,6 +383,6 @@ def test_the_last_entry_is_read_before_any_padding(opened, padding, is_hole):
 
 
 @pytest.mark.parametrize("module", [timestamp_search, segment_summary])
-def test_the_stubs_say_what_the_modules_have(module):
+def test_the_stubs_match_the_modules(module):
     imported = "constant MAX_DECOMPRESSED_BYTES is not in the stub"
     assert [found for found in differences(module) if found != imported] == []

@@ -1,4 +1,4 @@
-"""The transaction index file: what is read of it, and what damage it tells."""
+"""The transaction index file: what is read of it, and which damage is reported."""
 
 import pytest
 
@@ -64,7 +64,7 @@ def test_an_empty_or_missing_file_has_no_aborted_transactions(write, is_there):
         index.check()
 
 
-def test_a_directory_is_said_to_be_one(tmp_path):
+def test_a_directory_is_reported_as_one(tmp_path):
     folder = tmp_path / "00000000000000000042.txnindex"
     folder.mkdir()
     with pytest.raises(NotAFileError):
@@ -104,7 +104,7 @@ def test_damage_is_reported_with_path_and_position(write):
 
 
 @pytest.mark.golden_cases(names="transactions", answers="answers")
-def test_indexes_asked_segment_by_segment_give_what_a_reader_of_any_range_needs(golden_case):
+def test_reading_indexes_segment_by_segment_gives_what_any_range_needs(golden_case):
     """As a broker does: from the range's segment on, until an index says that it is complete."""
     for name in ("txn-0", "txn-1"):
         logs = sorted((golden_case.logs / name).glob("*.log"))

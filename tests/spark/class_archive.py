@@ -1,4 +1,4 @@
-"""Classes of Java and Spark as one file, which a JVM maps instead of loading each from its jar.
+"""Archives classes of Java and Spark in one file, which a JVM maps instead of loading jars.
 
 A session that reads one directory takes half the processor time with it. ``make test`` writes the
 file into the environment, once: ``python tests/spark/class_archive.py``. A Java other than the one
@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
-#: Half of what a short session takes without them is the second compiler and concurrent collection.
+#: Without them, a short session spends half its time in the C2 compiler and concurrent GC.
 _SHORT_SESSION = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable")
 
 

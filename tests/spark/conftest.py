@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session that has to find the data source by itself: nothing registers it here.
+    """A session that must find the data source without a registration.
 
     Spark looks through the folders of the path for modules called ``pyspark_*``. An editable
     installation has no folder there, so it is named to Spark's processes.

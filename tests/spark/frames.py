@@ -1,4 +1,4 @@
-"""Rows of frames, beside what brokers said of the same records."""
+"""Rows of frames, compared with what brokers returned for the same records."""
 from __future__ import annotations
 
 import base64
@@ -12,7 +12,7 @@ LARGEST_VALUE = 4096
 
 
 def expected_rows(answers: dict[str, Any], *, headers: bool) -> list[tuple[Any, ...]]:
-    """What a consumer got, as rows of Spark's Kafka source, by topic, partition, offset."""
+    """A consumer's records as rows of Spark's Kafka source, by topic, partition, offset."""
     rows = []
     for name, partition in answers["partitions"].items():
         topic, _, number = name.rpartition("-")
@@ -27,7 +27,7 @@ def expected_rows(answers: dict[str, Any], *, headers: bool) -> list[tuple[Any, 
 
 
 def decoded(text: str | None) -> str | bytes | None:
-    """The bytes of a key or value; of a long one its digest stays."""
+    """The bytes of a key or value; a long one is replaced by its digest."""
     if text is None or text.startswith("sha256:"):
         return text
     return base64.b64decode(text)

@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka source, fetched with Maven when they are first asked for."""
+"""The jars of Spark's Kafka source, fetched with Maven on first use."""
 from __future__ import annotations
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 VERSION = "4.2.0"
 JARS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafkastore", "connector")
 
-# The connector's own POM asks for jars that nobody publishes: each is named here instead.
+# The connector's own POM requires jars that are not published: each is named here instead.
 _WANTED = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", VERSION),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),

@@ -27,7 +27,7 @@ COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timesta
 
 def run(spark: SparkSession, source: str, path: str | None, options: dict[str, str],
         checkpoint: Path) -> dict[str, Any]:
-    """Run a stream to the end of what is there."""
+    """Run a stream to the current end."""
     batches: list[list[Any]] = []
 
     def deliver(frame: DataFrame, _number: int) -> None:

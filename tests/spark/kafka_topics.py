@@ -18,9 +18,9 @@ IDEMPOTENT = {"enable.idempotence": "true", "acks": "all"}
 
 
 def ask_both(folder, program, request_of):
-    """Run a program beside a broker that has the topics; it leaves its answers in a folder.
+    """Run a program next to a broker that has the topics; it writes its answers to a folder.
 
-    `program` is a module, told by JSON the connector's jars, the broker's directory, and what
+    `program` is a module, given by JSON the connector's jars, the broker's directory, and what
     `request_of` makes of the options by which Spark's Kafka source finds the broker.
     """
     with ExitStack() as stack:
@@ -34,7 +34,7 @@ def ask_both(folder, program, request_of):
         produce(context)
         server = {
             "kafka.bootstrap.servers": context.cluster.address,
-            # How long the Kafka source waits for an offset that never comes; two minutes otherwise.
+            # The time that the Kafka source waits for a missing offset; the default is two minutes.
             "kafkaConsumer.pollTimeoutMs": "2000",
         }
         request = folder / "request.json"
@@ -52,7 +52,7 @@ def ask_both(folder, program, request_of):
 
 
 def produce(context):
-    """Topics with whatever a record can be."""
+    """Topics with every kind of record."""
     context.create_topic("plain", 3, segment_bytes=4000)
     context.produce(
         "plain",

@@ -20,20 +20,20 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-# Of so many loads one query is made; of many more the plan alone takes longer than they do.
+# Loads per query; with many more, planning takes longer than the loads.
 LOADS_A_QUERY = 24
 NUMBER = "load"
 
 
 class Load(NamedTuple):
-    """What `spark.read` is told."""
+    """The options of `spark.read`."""
 
     path: str
     options: dict[str, str]
 
 
 def read_all(spark, loads, keep):
-    """Hand over each load's number and table, or what went wrong with it.
+    """Yield each load's number and table, or its error.
 
     A query's loads have the same columns. One that fails is tried again load by load.
     """
@@ -69,7 +69,7 @@ def _read(spark, loads, numbers):
 
 
 def executors(spark):
-    """Where the Python of each task finds kafkastore, and in which folder it runs."""
+    """The path of kafkastore and the working directory in the Python of each task."""
 
     def look(batches):
         import os

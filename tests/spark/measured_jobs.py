@@ -1,4 +1,4 @@
-"""A survey, or the start of Spark alone, in a process of its own; run by a test.
+"""A survey, or only the start of Spark, in a separate process; run by a test.
 
 usage: python measured_jobs.py FIGURES HOW [ROOT]
 
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def by_threads(root):
-    """Yield what the survey's table holds, read by threads."""
+    """Yield the rows of the survey's table, read by threads."""
     job = InventoryJob()
     items = job.items(kafkastore.open(root))
     for found in job.results(items, in_threads(os.cpu_count())):
@@ -38,7 +38,7 @@ def by_threads(root):
 
 
 def by_spark(spark, root):
-    """Yield what the survey's table holds."""
+    """Yield the rows of the survey's table."""
     frame = jobs.inventory(spark, root).select("path", *COLUMNS)
     yield from map(tuple, frame.toLocalIterator(prefetchPartitions=True))
 

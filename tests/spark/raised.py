@@ -9,12 +9,12 @@ from pyspark.errors import PySparkException
 
 from kafkastore.spark.source.data_loss import DataLossError, Loss
 
-#: How lost, in which partition, and where reading can continue.
+#: Kind of loss, partition, and offset where reading can continue.
 Fields = tuple[str, str, int]
 
 
 def fields(loss: Loss) -> Fields:
-    """Return what a loss has besides its sentence."""
+    """Return the fields of a loss, without its message."""
     return str(loss.kind), str(loss.topic_partition), loss.resume_offset
 
 

@@ -1,4 +1,4 @@
-"""Migrations and new indexes by executors: as by threads, file for file and word for word."""
+"""Migrations and new indexes by executors: the same files and reports as by threads."""
 import os
 import random
 import shutil
@@ -28,9 +28,9 @@ from kafkastore.errors import NotALogDirectoryError, RefusalReason
 from kafkastore.spark.jobs import changing
 from kafkastore.spark.runner import spread
 
-# Of partitions in the store that is migrated while processes are killed; which processes.
+# Number of partitions in the store that is migrated while processes are killed; which processes.
 PARTITIONS = 60
-KILLED = ("all", "driver", "JVM", "workers", "nobody, but Ctrl-C")
+KILLED = ("all", "driver", "JVM", "workers", "none, but Ctrl-C")
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def twin(logs, tmp_path):
 
 @pytest.fixture
 def in_process():
-    """What does the work of executors in this process."""
+    """A replacement that does the work of executors in this process."""
 
     def run(job, items, *, weigh):
         return map(job, items)
@@ -108,7 +108,7 @@ def test_a_survey_is_the_one_of_this_process(logs, in_process, mode, partitions)
         assert migration.plan(there, mode) == migration.plan(here, mode)
 
 
-def test_a_survey_of_a_lone_partition_knows_its_segments_by_name(logs, in_process):
+def test_a_survey_of_a_lone_partition_names_its_segments(logs, in_process):
     mtimes = {f"{0:020}.log": 1_400_000_000_123}
     here = migration.survey(logs / "up-0", mtimes)
     there = migration.survey(logs / "up-0", mtimes, runner=in_process)
@@ -164,7 +164,7 @@ def test_the_command_resumes_what_a_job_began(spark, logs, twin, options):
     assert contents(logs) == contents(twin)
 
 
-def test_what_is_not_begun_because_an_earlier_plan_fails_again_says_so(spark, logs):
+def test_a_plan_after_an_earlier_plan_that_fails_again_says_so(spark, logs):
     plan = migration.plan(migration.survey(logs, partitions=["up-0"]))
     in_the_way = temporary_file(logs / plan.changes[0].path, plan.id)
     in_the_way.mkdir()
@@ -192,11 +192,11 @@ def test_a_partition_that_cannot_be_read_is_a_row_and_the_others_are_migrated(sp
 
 
 def named(unread):
-    """What an unread partition says, whichever process has read it."""
+    """The row of an unread partition, from any process."""
     return unread.topic_partition, unread.path, type(unread.error), unread.error.args
 
 
-def test_what_is_not_safe_is_refused_before_anything_is_done(spark, logs, tmp_path):
+def test_unsafe_changes_are_refused_before_any_change(spark, logs, tmp_path):
     before = contents(logs)
     with pytest.raises(NotALogDirectoryError):
         changing.migrate(spark, [logs, tmp_path / "nowhere"])
@@ -223,7 +223,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_command_says_the_same_with_spark_and_without(
+def test_a_command_prints_the_same_with_spark_and_without(
     spark, golden, writable_copy, tmp_path, arguments
 ):
     said = []
@@ -246,7 +246,7 @@ def test_a_command_says_the_same_with_spark_and_without(
 
 
 def settled(files):
-    """Files without what differs from run to run: times in undo areas, and their journals."""
+    """Files without parts that differ between runs: times in undo areas, and their journals."""
     return {
         path: data[:1] if "undo-" in path else data
         for path, data in files.items()
@@ -255,7 +255,7 @@ def settled(files):
 
 
 def processes_of_session(leader):
-    """Every process of a session, but for the one that leads it."""
+    """Every process of a session except its leader."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -269,7 +269,7 @@ def processes_of_session(leader):
 
 
 def program_of(pid):
-    """Name what a process runs; nothing if it is gone by now."""
+    """Name what a process runs; nothing if it has ended."""
     try:
         return Path(os.readlink(f"/proc/{pid}/exe")).name
     except FileNotFoundError:
@@ -278,7 +278,7 @@ def program_of(pid):
 
 def kill(process, who):
     """Kill a driver, its JVM, its workers, or all of them at once."""
-    if who == "nobody, but Ctrl-C":
+    if who == "none, but Ctrl-C":
         process.send_signal(signal.SIGINT)
         return
     children = processes_of_session(process.pid)
@@ -344,8 +344,8 @@ def test_a_migration_that_is_killed_is_finished_or_undone(many, tmp_path, who):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_tasks_say_where_they_do_not_see_the_storage(logs, in_process):
-    """As an executor on another machine does, whose disk has the same path."""
+def test_tasks_report_that_they_do_not_see_the_storage(logs, in_process):
+    """Act as an executor on another machine whose disk has the same path."""
     plan = migration.plan(migration.survey(logs))
     before = contents(logs)
 
@@ -362,7 +362,7 @@ def test_tasks_say_where_they_do_not_see_the_storage(logs, in_process):
 
 @pytest.mark.parametrize("plan", [migration.survey, plan_reindex])
 def test_an_executor_answers_for_its_own_partition_only(logs, plan):
-    """What is planned for one partition would else be applied in another."""
+    """Otherwise a plan for one partition would be applied to another."""
 
     def swapped(work, items, *, weigh):
         answers = [work(item) for item in items]

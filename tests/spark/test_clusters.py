@@ -55,7 +55,7 @@ def cases(golden, golden_directory):
 
 
 class Case:
-    """One golden case: its records, and what to ask for."""
+    """One golden case: its records, and the options to load it with."""
 
     def __init__(self, golden_case, number):
         self.name = f"{golden_case.version}/{golden_case.name}/{golden_case.answers_name}"
@@ -71,13 +71,13 @@ class Case:
         self.by_time_first = bool(number % 2)
 
     @property
-    def whole(self):
+    def full(self):
         """A load of all records, with headers."""
         return Load(self.path, self.options | {"includeHeaders": "true"})
 
     @property
     def part(self):
-        """A load from an offset to a time, or the other way round, and which offsets that is."""
+        """A load from an offset to a time or the reverse, and its offsets."""
         by_offset, by_time, bounds = {}, {}, {}
         for (topic, partition), records in self.records.items():
             offsets = [each.offset for each in records] or [self._start(topic, partition)]
@@ -147,7 +147,7 @@ def differences(cases, found):
 
 
 def clean_environment():
-    """What a program sees that nobody prepared for Spark."""
+    """The environment of a program that was not prepared for Spark."""
     kept = ("PATH", "HOME", "LANG", "TMPDIR", "SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS")
     chosen = {name: os.environ[name] for name in kept if name in os.environ}
     return chosen | java_environment(find_java()) | {"SPARK_LOCAL_IP": "127.0.0.1"}
@@ -155,7 +155,7 @@ def clean_environment():
 
 @contextmanager
 def started(command, log, sentence, **environment):
-    """A program, when it has said a sentence; yields what that matched."""
+    """Start a program; yield the match once it has printed a line."""
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [str(each) for each in command], stdout=output, stderr=subprocess.STDOUT,
@@ -193,7 +193,7 @@ def shipped(folder):
 
 @pytest.fixture(scope="module")
 def bare_python(folder):
-    """A Python that has numpy and pyarrow, and nothing of kafkastore."""
+    """A Python with numpy and pyarrow, but without kafkastore."""
     venv.create(folder / "bare", symlinks=True)
     python = folder / "bare" / "bin" / "python"
     (packages,) = (folder / "bare" / "lib").glob("python*/site-packages")
@@ -209,7 +209,7 @@ def bare_python(folder):
 
 @pytest.fixture(scope="module")
 def standalone(folder, shipped, bare_python):
-    """A master and two workers; how a program is to ask them."""
+    """A master and two workers; how a program connects to them."""
     listening = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     package = "org.apache.spark.deploy"
     small = {"SPARK_DAEMON_MEMORY": "256m"}
@@ -243,7 +243,7 @@ def standalone(folder, shipped, bare_python):
 
 @pytest.fixture(scope="module")
 def connect(folder, shipped):
-    """A Spark Connect server; how a program is to ask it."""
+    """A Spark Connect server; how a program connects to it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     conf = {
@@ -266,7 +266,7 @@ def connect(folder, shipped):
 
 
 def ask(cluster, wanted, folder):
-    """Have a process of its own read loads through a session; tables or errors, by number."""
+    """Have a separate process read loads through a session; tables or errors, by number."""
     master, conf, environment = cluster
     folder.mkdir()
     request = folder / "request.json"
@@ -294,7 +294,7 @@ def ask(cluster, wanted, folder):
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", ["local", *some(["standalone", "connect"], 1, "clusters")])
 def test_golden_cases_are_read_as_by_records(request, cases, kind, tmp_path):
-    wanted = [load for case in cases for load in (case.whole, case.part[0])]
+    wanted = [load for case in cases for load in (case.full, case.part[0])]
     if kind == "local":
         found = {}
         loads.read_all(request.getfixturevalue("spark"), wanted, found.__setitem__)
@@ -323,7 +323,7 @@ def test_an_archive_has_the_package_and_its_libraries_but_not_the_large_ones(shi
     names = {each.name for each in unpacked.iterdir()}
     assert {"kafkastore", "cramjam", "isal", "lz4", "xxhash", "zstandard"} <= names
     assert not {"numpy", "pyarrow", "click", "rich"} & names
-    # It can be imported from there, all of it that reads.
+    # All reading modules can be imported from there.
     program = (
         "import kafkastore, kafkastore.legacy, kafkastore.migration, sys;"
         "from kafkastore.spark.source.data_source import KafkaStoreDataSource;"

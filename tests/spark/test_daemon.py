@@ -36,7 +36,7 @@ def printed(process):
     return process.stderr.read().decode()
 
 
-def test_a_worker_that_spark_drops_before_it_is_started_says_nothing(daemon):
+def test_a_worker_that_spark_drops_before_it_is_started_prints_nothing(daemon):
     process, port = daemon
     for _ in range(3):
         connected(port).close()
@@ -45,7 +45,7 @@ def test_a_worker_that_spark_drops_before_it_is_started_says_nothing(daemon):
     assert printed(process) == ""
 
 
-def test_a_worker_that_spark_drops_before_it_answers_says_nothing(daemon):
+def test_a_worker_that_spark_drops_before_it_answers_prints_nothing(daemon):
     process, port = daemon
     with connected(port) as to_worker:
         to_worker.recv(4)

@@ -25,7 +25,7 @@ from kafkastore.errors import CorruptBatchError, CorruptIndexError, CorruptionEr
 from kafkastore.spark.source.data_source import KafkaStoreDataSource, PushingReader
 from kafkastore.spark.source.options import TABLES
 
-#: Of what is damaged: the segment, the byte where it begins, the first offset.
+#: The damaged batch: its segment, position, first offset.
 SEGMENT, POSITION, FIRST = 9, 100, 12
 CHOICES = ("skip", "stop")
 
@@ -37,7 +37,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def reported(caplog):
-    """A function: what was logged as skipped since it was called last, and where."""
+    """A function that returns the skips logged since its last call, and their places."""
 
     def reported():
         found = [
@@ -238,11 +238,11 @@ def test_spark_gives_what_python_gives(spark, root):
 
     with pytest.raises(PythonException) as raised:
         load().count()
-    told = str(raised.value)
+    shown = str(raised.value)
     log = closed_log(root, DAMAGED[0])
-    assert told.count("CorruptBatchError") == 1
-    assert f"{log} at byte {POSITION}" in told
-    assert len(told.splitlines()) < 10
+    assert shown.count("CorruptBatchError") == 1
+    assert f"{log} at byte {POSITION}" in shown
+    assert len(shown.splitlines()) < 10
     for on_corrupt in CHOICES:
         every = python_places(root, on_corrupt)
         rows = load(onCorrupt=on_corrupt).select("partition", "offset").collect()

@@ -1,4 +1,4 @@
-"""The data source: what a session sees, and what a reader does in a task."""
+"""The data source as a session sees it, and its readers in tasks."""
 import json
 import pickle
 from datetime import UTC, datetime
@@ -56,7 +56,7 @@ def offsets(rows):
 # ---------------------------------------------------------------- schema
 
 
-def test_spark_finds_the_format_by_itself_and_registering_it_again_is_harmless(spark, tmp_path):
+def test_spark_finds_the_format_and_registering_it_again_is_allowed(spark, tmp_path):
     *_, newest = samples.unpack(tmp_path)
     session = spark.newSession()
     found = session.read.format("kafkastore").load(str(newest))
@@ -139,7 +139,7 @@ def test_rows_of_the_three_old_brokers_are_equal_before_and_after_an_upgrade(
         assert rows_of(frame.toArrow()) == expected
 
 
-def test_spark_finds_the_format_by_itself(spark, golden):
+def test_spark_finds_the_format_without_a_registration(spark, golden):
     logs_dir = golden("2.4.0", "codecs", "answers").logs
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW codecs USING kafkastore OPTIONS (path '{logs_dir}')"
@@ -173,10 +173,10 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "allowed"), [("true", "true"), ("true", "false")])
-def test_a_filtered_frame_has_the_rows_of_a_filter_on_all_rows(spark, golden, asked, allowed):
+@pytest.mark.parametrize(("option", "allowed"), [("true", "true"), ("true", "false")])
+def test_a_filtered_frame_has_the_rows_of_a_filter_on_all_rows(spark, golden, option, allowed):
     logs_dir = str(golden("2.4.0", "transactions", "answers").logs)
-    load = spark.read.format("kafkastore").option("pushFilters", asked).load
+    load = spark.read.format("kafkastore").option("pushFilters", option).load
     spark.createDataFrame(load(logs_dir).toArrow()).createOrReplaceTempView("records")
     spark.conf.set(PUSH_DOWN, allowed)
     try:
@@ -188,7 +188,7 @@ def test_a_filtered_frame_has_the_rows_of_a_filter_on_all_rows(spark, golden, as
 
 
 def test_one_frame_answers_many_queries(spark, golden):
-    """Spark 4.3 carries what one query pushed over to the next; so nothing is pushed unasked."""
+    """Spark 4.3 carries what one query pushed over to the next; so nothing is pushed by default."""
     frame = spark.read.format("kafkastore").load(str(golden("2.4.0", "codecs", "answers").logs))
     frame.createOrReplaceTempView("reused")
     everything = frame.count()
@@ -243,7 +243,7 @@ def test_errors_reach_the_session_as_one_sentence(spark, golden, writable_copy):
     since=st.one_of(st.none(), st.integers(0, 40)),
     min_partitions=st.sampled_from(["1", "5"]),
 )
-def test_a_pushed_filter_leaves_out_nothing_that_passes(
+def test_a_pushed_filter_drops_no_matching_row(
     tmp_path_factory, log, start, end, since, min_partitions
 ):
     root = log.write(tmp_path_factory.mktemp("log") / "logs")
@@ -265,7 +265,7 @@ def test_a_pushed_filter_leaves_out_nothing_that_passes(
     ]
 
 
-def test_spark_takes_a_pushing_reader_for_one_that_does_not(golden):
+def test_spark_treats_a_pushing_reader_as_one_that_does_not_push(golden):
     """With push-down off, Spark refuses a reader whose `pushFilters` is not the base class's."""
     logs_dir = golden("2.4.0", "compacted", "answers").logs
     reader = reader_of(logs_dir, pushFilters="true")
@@ -289,7 +289,7 @@ def test_small_partitions_share_tasks_and_batches(golden):
     assert sum(batch.num_rows for each in batches for batch in each) == len(read(reader))
 
 
-def test_batches_have_the_promised_schema_whatever_they_hold(golden):
+def test_batches_have_the_declared_schema_with_any_records(golden):
     for columns in ("offset", "headers,value", ",".join(COLUMNS.fieldNames())):
         reader = reader_of(golden("2.4.0", "headers-and-nulls", "answers").logs, columns=columns)
         promised = to_arrow_schema(spark_schema(columns.split(",")), timezone="UTC")
@@ -334,7 +334,7 @@ def test_partitions_and_offsets_can_be_chosen(upgrade):
     assert offsets(read(chosen)) == [("up", 1, offset) for offset in range(7, 12)]
 
 
-def test_times_stand_for_the_first_record_at_or_after_them(upgrade):
+def test_times_mean_the_first_record_at_or_after_them(upgrade):
     log = kafkastore.open(upgrade)["up", 0]
     stamps = [record.timestamp for record in log.records()]
     since, until = (sorted(stamps)[len(stamps) * part // 4] for part in (1, 3))
@@ -364,10 +364,10 @@ def test_offsets_that_are_not_there(golden):
     logs_dir = golden("2.4.0", "delete-records", "answers").logs
     start = kafkastore.open(logs_dir)["deleted", 0].log_start_offset
     assert start > 0
-    gone = {"assign": '{"deleted": [0]}', "startingOffsets": json.dumps({"deleted": {"0": 0}})}
+    deleted = {"assign": '{"deleted": [0]}', "startingOffsets": json.dumps({"deleted": {"0": 0}})}
     with option_refused("not-found", "startingOffsets"):
-        reader_of(logs_dir, **gone).partitions()
-    rows = read(reader_of(logs_dir, **gone, failOnDataLoss="false"))
+        reader_of(logs_dir, **deleted).partitions()
+    rows = read(reader_of(logs_dir, **deleted, failOnDataLoss="false"))
     assert min(row["offset"] for row in rows) == start
 
 

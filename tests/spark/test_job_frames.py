@@ -1,4 +1,4 @@
-"""The jobs as tables: rows for what is found, rows for what fails, and what the functions say."""
+"""The jobs as tables: rows of results, rows of errors, equal to the functions' results."""
 from __future__ import annotations
 
 import json
@@ -45,7 +45,7 @@ def sample(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broken(sample, tmp_path_factory):
-    """Two log directories: a broken batch, a partition in both, a damaged checkpoint."""
+    """Two log directories: a corrupt batch, a partition in both, a corrupt checkpoint."""
     first, second = (tmp_path_factory.mktemp("broken") / name for name in ("first", "second"))
     copytree(sample, first)
     second.mkdir()
@@ -77,7 +77,7 @@ def clusters(tmp_path_factory):
                     partition("orders", index, **config).add(record(T0 + step, b"m%d" % step))
             if not number:
                 partition("alone").add(record(T0))
-            for topic, offset in (("orders", 2), ("alone", 0), ("gone", 1)):
+            for topic, offset in (("orders", 2), ("alone", 0), ("missing", 1)):
                 partition("__consumer_offsets").add(commit("billing", topic, 0, offset))
     return folder / "1", folder / "2"
 
@@ -88,7 +88,7 @@ def rows(frame):
 
 
 def without_place(row):
-    """What is not of the columns that all tables begin with, nor an error."""
+    """The columns other than the common first ones and the error."""
     return {
         name: value
         for name, value in row.items()
@@ -110,8 +110,8 @@ def test_findings_are_those_of_verify(spark, broken, chosen):
         for each in expected
     )
     assert not any(row["error"] for row in found)
-    told = {row["finding"] for row in found}
-    assert {"duplicate-partition", "topic-id-mismatch"} <= told, "what only several partitions tell"
+    reported = {row["finding"] for row in found}
+    assert {"duplicate-partition", "topic-id-mismatch"} <= reported, "findings across partitions"
 
 
 def test_a_partition_in_which_nothing_is_found_has_a_row_and_counts(spark, golden):
@@ -137,10 +137,10 @@ def test_a_partition_in_which_nothing_is_found_has_a_row_and_counts(spark, golde
     }
 
 
-def test_a_partition_that_is_gone_when_its_turn_comes_is_a_row_with_its_error(
+def test_a_partition_deleted_before_its_turn_is_a_row_with_its_error(
     spark, writable_copy, sample
 ):
-    """Tables look at partitions when they are used."""
+    """A table reads its partitions when it is used."""
     copy = writable_copy(sample)
     frames = {
         "verify": jobs.verify(spark, copy),
@@ -185,11 +185,11 @@ def test_predictions_are_those_of_predict_start(spark, broken):
 
 
 def test_comparisons_are_those_of_compare(spark, sample):
-    asked = [1_500_000_000_000, 1_500_000_020_000, 0]
-    found = rows(jobs.compare(spark, sample, asked, now=NOW))
+    queried = [1_500_000_000_000, 1_500_000_020_000, 0]
+    found = rows(jobs.compare(spark, sample, queried, now=NOW))
     expected = []
     for log in kafkastore.open(sample):
-        for each in legacy.compare(log, asked, now=NOW):
+        for each in legacy.compare(log, queried, now=NOW):
             expected.append(
                 (
                     log.topic, log.partition, each.target_timestamp, each.legacy,
@@ -219,17 +219,18 @@ def test_surveys_have_a_row_for_each_segment_and_one_for_what_breaks_off(spark, 
             (row,) = mine
             assert all(str(root / "up-1") in row["error"] for root in broken)
             continue
-        whole = [row for row in mine if row["error"] is None]
-        assert [row["base_offset"] for row in whole] == [each.base_offset for each in log.segments]
-        assert [row["size"] for row in whole] == [each.size for each in log.segments]
+        complete = [row for row in mine if row["error"] is None]
+        bases = [each.base_offset for each in log.segments]
+        assert [row["base_offset"] for row in complete] == bases
+        assert [row["size"] for row in complete] == [each.size for each in log.segments]
         errors = [row["error"] for row in mine if row["error"]]
         if log.topic_partition == ("up", 0):
             (error,) = errors
             assert "at byte" in error
-            assert whole[0]["readable_end"] == sum(row["records"] for row in whole)
+            assert complete[0]["readable_end"] == sum(row["records"] for row in complete)
         else:
             assert errors == []
-            assert sum(row["records"] for row in whole) == sum(1 for _ in log.records())
+            assert sum(row["records"] for row in complete) == sum(1 for _ in log.records())
 
 
 def test_lags_are_those_of_lag(spark, clusters):
@@ -241,7 +242,7 @@ def test_lags_are_those_of_lag(spark, clusters):
     assert [(row["topic"], row["partition"]) for row in found] == [
         each.topic_partition for each in expected
     ]
-    assert [row["path"] for row in found if row["topic"] == "gone"] == [None]
+    assert [row["path"] for row in found if row["topic"] == "missing"] == [None]
     (row,) = rows(jobs.lag(spark, clusters[0], ["billing"], partitions=["orders-0"], now=T0))
     assert (row["topic"], row["now"]) == ("orders", T0)
 
@@ -274,7 +275,7 @@ def test_latencies_of_partitions_make_those_of_a_topic():
 def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, clusters):
     found = rows(jobs.failover(spark, *clusters))
     failed = [row for row in found if row["error"]]
-    assert [row["topic"] for row in failed] == ["alone", "gone"]
+    assert [row["topic"] for row in failed] == ["alone", "missing"]
     assert all(f"{row['topic']}-0" in row["error"] for row in failed)
     (expected,) = kafkastore.failover(
         *map(kafkastore.open, clusters),
@@ -292,12 +293,12 @@ def test_failovers_are_those_of_failover_and_what_cannot_be_has_an_error(spark, 
 def test_skipped_bytes_are_listed_as_on_the_command_line(spark, broken, name, choice):
     position = OffsetCommitKey("g", "up", 0)
     chosen = {"partitions": ["up-0"]}
-    asked, given = {
+    options, given = {
         "lag": ({"offsets": {position: 0}}, ["--offsets", "g:up:0:0"]),
         "latency": (chosen, ["--topic", "up-0"]),
         "compare": (chosen | {"timestamps": [T0]}, ["--topic", "up-0", "--at", str(T0)]),
     }[name]
-    (row,) = rows(getattr(jobs, name)(spark, broken[0], on_corrupt=choice, **asked))
+    (row,) = rows(getattr(jobs, name)(spark, broken[0], on_corrupt=choice, **options))
     arguments = [name, str(broken[0]), *given, "--on-corrupt", choice, "--json"]
     (line,) = CliRunner().invoke(cli, arguments).stdout.splitlines()
     assert row["skipped"] == json.loads(line)["skipped"]
@@ -305,7 +306,7 @@ def test_skipped_bytes_are_listed_as_on_the_command_line(spark, broken, name, ch
     log = sorted((broken[0] / "up-0").glob("*.log"))[1]
     assert skipped["path"] == str(log)
     assert skipped["end_position"] == log.stat().st_size
-    (failed,) = rows(getattr(jobs, name)(spark, broken[0], **asked))
+    (failed,) = rows(getattr(jobs, name)(spark, broken[0], **options))
     assert failed["error"]
     assert failed["skipped"] is None
 
@@ -325,8 +326,8 @@ def test_sizes_of_partitions_add_up_to_those_of_the_store(spark, sample):
     entries = Counter()
     for row in rows(jobs.sizing(spark, sample, intervals=[100])):
         entries[density(row)] += row["time_index_entries"]
-    whole = kafkastore.sizing(sample, intervals=[100])
-    assert entries == {density(row): row["time_index_entries"] for row in sizing_rows(whole)}
+    sizes = kafkastore.sizing(sample, intervals=[100])
+    assert entries == {density(row): row["time_index_entries"] for row in sizing_rows(sizes)}
 
 
 @pytest.mark.parametrize("options", [{}, {"segments": True}, {"quick": True}])
@@ -343,11 +344,11 @@ def test_partitions_and_segments_are_listed_as_by_list_logs(spark, broken, optio
 
 def test_records_are_written_by_topic_and_utc_date(spark, sample, tmp_path):
     out = tmp_path / "records"
-    told = []
+    reported = []
     spark.conf.set("spark.sql.session.timeZone", "Pacific/Auckland")
     try:
         result = rows(
-            jobs.records_to_parquet(spark, sample, out, progress=lambda *how: told.append(how))
+            jobs.records_to_parquet(spark, sample, out, progress=lambda *how: reported.append(how))
         )
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -358,7 +359,7 @@ def test_records_are_written_by_topic_and_utc_date(spark, sample, tmp_path):
     }
     assert sum(row["rows"] for row in result) == len(records)
     assert not any(row["error"] for row in result)
-    assert told
+    assert reported
     read = rows(spark.read.parquet(str(out)))
     assert len(read) == len(records)
     for row in read:
@@ -376,7 +377,7 @@ def test_records_are_written_by_topic_and_utc_date(spark, sample, tmp_path):
         jobs.records_to_parquet(spark, sample, sample / "out")
 
 
-def test_what_can_be_read_of_a_broken_partition_is_written(spark, broken, tmp_path):
+def test_readable_records_of_a_corrupt_partition_are_written(spark, broken, tmp_path):
     result = rows(jobs.records_to_parquet(spark, broken[0], tmp_path / "out"))
     (failed,) = (row for row in result if row["error"])
     assert (failed["topic"], failed["partition"]) == ("up", 0)

@@ -60,7 +60,7 @@ JOBS = {
     "an offset that is not there": {
         "subscribe": "plain", "startingOffsets": offsets(plain=[1000, 0, 0]),
     },
-    "an offset that is not there, and no matter": {
+    "an offset that is not there, and failOnDataLoss off": {
         "subscribe": "plain",
         "startingOffsets": offsets(plain=[1000, 0, 0]),
         "failOnDataLoss": "false",
@@ -68,12 +68,12 @@ JOBS = {
     "an end that is not there": {
         "subscribe": "plain", "endingOffsets": offsets(plain=[1000, 60, 0]),
     },
-    "an end that is not there, and no matter": {
+    "an end that is not there, and failOnDataLoss off": {
         "subscribe": "plain",
         "endingOffsets": offsets(plain=[1000, 60, 0]),
         "failOnDataLoss": "false",
     },
-    "a start behind the end": {
+    "a start past the end": {
         "subscribe": "plain",
         "startingOffsets": offsets(plain=[4, 30, 0]),
         "endingOffsets": offsets(plain=[1, 60, 0]),
@@ -97,18 +97,18 @@ JOBS = {
         "startingTimestamp": str(T0 + 50),
         "startingOffsetsByTimestamp": offsets(**{"packed-lz4": [T0 + 36]}),
     },
-    "a time behind all records": {
+    "a time after all records": {
         "subscribe": "packed-gzip", "startingTimestamp": str(T0 + 10**9),
     },
-    "a time behind all records, from the latest": {
+    "a time after all records, from the latest": {
         "subscribe": "packed-gzip",
         "startingTimestamp": str(T0 + 10**9),
         "startingOffsetsByTimestampStrategy": "latest",
     },
-    "an end behind all records": {
+    "an end after all records": {
         "subscribe": "packed-gzip", "endingTimestamp": str(T0 + 10**9),
     },
-    "a start behind the end, by times": {
+    "a start past the end, by times": {
         "subscribe": "packed-gzip",
         "startingTimestamp": str(T0 + 100), "endingTimestamp": str(T0 + 30),
     },
@@ -141,15 +141,15 @@ JOBS = {
     "two ways to choose": {"subscribe": "plain", "assign": '{"plain": [0]}'},
     "the latest as a start": {"subscribe": "plain", "startingOffsets": "latest"},
     "the earliest as an end": {"subscribe": "plain", "endingOffsets": "earliest"},
-    "what the consumer may not be told": {
+    "what the consumer may not be configured with": {
         "subscribe": "plain", "kafka.auto.offset.reset": "earliest",
     },
 }
 
 
-# The Kafka source refuses a start behind an end whatever else it was told; here that is no row.
+# The Kafka source always refuses a start past the end; here it gives no rows.
 NOTHING_INSTEAD = {
-    "an offset that is not there, and no matter", "a start behind the end, by times",
+    "an offset that is not there, and failOnDataLoss off", "a start past the end, by times",
 }
 DIFFERENT = NOTHING_INSTEAD | {"internal topics by name", "a partition that is not there"}
 
@@ -167,7 +167,7 @@ def test_the_same_from_a_broker_and_from_its_directory(answers, name):
 
 
 @pytest.mark.parametrize("name", sorted(NOTHING_INSTEAD))
-def test_a_start_after_an_end_is_no_row_where_the_kafka_source_refuses(answers, name):
+def test_a_start_after_an_end_gives_no_rows_where_the_kafka_source_refuses(answers, name):
     (theirs, _), (ours, _) = answers[name]
     assert "greater than the resolved end offset" in theirs
     partitions = zip(ours["topic"].to_pylist(), ours["partition"].to_pylist(), strict=True)
@@ -175,24 +175,24 @@ def test_a_start_after_an_end_is_no_row_where_the_kafka_source_refuses(answers, 
 
 
 def test_internal_topics_are_only_read_from_directories(answers):
-    """The Kafka source leaves them out without a word, even where they are named."""
+    """The Kafka source silently leaves them out, even if they are named."""
     (theirs, their_schema), (ours, our_schema) = answers["internal topics by name"]
     assert our_schema == their_schema
     assert len(theirs) == 0 < len(ours)
 
 
-def test_an_assigned_partition_that_is_not_there_is_refused_and_not_passed_over(answers):
+def test_an_assigned_partition_that_is_missing_is_refused_and_not_skipped(answers):
     (theirs, _), (ours, _) = answers["a partition that is not there"]
     assert len(theirs) == 5
     assert "option assign: no partition plain-9" in ours
 
 
 def test_the_jobs_see_what_they_are_about(answers):
-    whole = answers["everything, with headers"][0][0]
-    assert whole["key"].null_count
-    assert whole["value"].null_count
-    assert whole["headers"].null_count < len(whole)
-    assert set(whole["timestampType"].to_pylist()) == {0, 1}
+    all_rows = answers["everything, with headers"][0][0]
+    assert all_rows["key"].null_count
+    assert all_rows["value"].null_count
+    assert all_rows["headers"].null_count < len(all_rows)
+    assert set(all_rows["timestampType"].to_pylist()) == {0, 1}
     committed = answers["committed"][0][0]
-    everything = [each for each in whole["topic"].to_pylist() if each == "sales"]
+    everything = [each for each in all_rows["topic"].to_pylist() if each == "sales"]
     assert 0 < len(committed) < len(everything)

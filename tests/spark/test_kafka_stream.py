@@ -19,7 +19,7 @@ STREAMS = {
     "few offsets a trigger": {
         "subscribe": ALL, "maxOffsetsPerTrigger": "70", AGAIN: "", **EARLIEST,
     },
-    "the latest, unless told otherwise": {"subscribe": ALL, AGAIN: ""},
+    "the latest by default": {"subscribe": ALL, AGAIN: ""},
     "a pattern, small tasks": {
         "subscribePattern": "ack|^s", "minPartitions": "11", **EARLIEST,
     },
@@ -32,8 +32,8 @@ STREAMS = {
         "subscribe": "packed-lz4", **EARLIEST,
         "startingOffsetsByTimestamp": offsets(**{"packed-lz4": [T0 + 36]}),
     },
-    "a time behind all records": {"subscribe": "stamped", "startingTimestamp": str(T0 * 10)},
-    "a time behind all records, from the latest": {
+    "a time after all records": {"subscribe": "stamped", "startingTimestamp": str(T0 * 10)},
+    "a time after all records, from the latest": {
         "subscribe": "stamped",
         "startingTimestamp": str(T0 * 10),
         "startingOffsetsByTimestampStrategy": "latest",
@@ -49,14 +49,14 @@ STREAMS = {
     "an end": {"subscribe": "plain", "endingOffsets": "latest"},
 }
 REFUSED = {
-    "offsets, some partitions unnamed", "a time behind all records", "a topic that is not there",
+    "offsets, some partitions unnamed", "a time after all records", "a topic that is not there",
     "an end",
 }
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """Of each stream what both sources gave in two runs."""
+    """The results of both sources in two runs, by stream."""
     folder = tmp_path_factory.mktemp("streams")
     ask_both(
         folder,
@@ -81,7 +81,7 @@ def test_the_same_batches_from_a_broker_and_from_its_directory(answers, name):
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_what_the_kafka_source_refuses_is_refused(answers, name):
+def test_options_that_the_kafka_source_refuses_are_refused(answers, name):
     for runs in answers[name]:
         assert "error" in runs[0]
 
@@ -93,7 +93,7 @@ def test_the_streams_see_what_they_are_about(answers):
     few = answers["few offsets a trigger"][1]
     assert len(few[0]["batches"]) > 2
     assert len(few[1]["batches"]) > 1
-    latest = answers["the latest, unless told otherwise"][1]
+    latest = answers["the latest by default"][1]
     assert [len(each["batches"]) for each in latest] == [0, 1]
     committed = [row for batch in answers["committed, few offsets a trigger"][1][0]["batches"]
                  for row in batch]

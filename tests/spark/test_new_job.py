@@ -1,4 +1,4 @@
-"""The job that CONTRIBUTING.md shows how to add runs as it stands there."""
+"""The example job of CONTRIBUTING.md runs as documented."""
 import re
 from pathlib import Path
 from shutil import copytree
@@ -6,7 +6,7 @@ from shutil import copytree
 import kafkastore
 
 DOCUMENT = Path(__file__).parents[2] / "CONTRIBUTING.md"
-#: What the guide names.
+#: The files that the guide names.
 PLACE = "samples/0.10.0.1"
 
 
@@ -16,7 +16,7 @@ def test_the_job_of_the_contributing_guide_runs_in_threads_and_on_spark(
     logs = copytree(golden("2.4.0", "headers-and-nulls", "answers").logs, tmp_path / PLACE)
     monkeypatch.chdir(tmp_path)
     chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## Adding a job\n")[1].split("\n## ")[0]
-    # As in a script, whose classes Spark's workers get by value.
+    # As in a script: Spark's workers get its classes by value.
     known = {"spark": spark, "__name__": "__main__"}
     for example in re.findall(r"```python\n(.*?)```", chapter, re.DOTALL):
         exec(compile(example, DOCUMENT.name, "exec"), known)

@@ -78,7 +78,7 @@ def test_the_end_has_the_same_options():
     assert parsed(endingOffsetsByTimestamp='{"t": {"0": 9}}').end.by_timestamp
 
 
-def test_paths_come_as_a_list_in_json():
+def test_paths_are_a_list_in_json():
     assert parse_options({"paths": '["/a", "/b,c"]'}).paths == ("/a", "/b,c")
     assert parsed(path="file:///a").paths == ("/a",)
 
@@ -106,7 +106,7 @@ def test_urls_stay_and_those_of_local_files_are_paths():
     assert [parsed(path=each).paths[0] for each in given] == [*given[:2], *["/logs"] * 3]
 
 
-def test_what_concerns_a_broker_only_is_let_pass():
+def test_options_for_a_broker_only_are_ignored():
     parsed(**{
         "kafka.bootstrap.servers": "h:9092",
         "kafkaConsumer.pollTimeoutMs": "1",
@@ -143,14 +143,14 @@ def test_isolation_is_the_consumers_or_our_own_option(options, isolation):
     assert parsed(**options).isolation == isolation
 
 
-def test_rules_are_a_brokers_unless_others_are_asked_for():
+def test_rules_are_a_broker_s_unless_others_are_requested():
     assert parsed().rules == NEWEST_VERSION
     assert parsed(rules="correct").rules == "correct"
     assert parsed(rules="2.4").rules == "2.4"
 
 
 def test_both_ends_may_name_partitions():
-    """What one end leaves to be found out is not compared."""
+    """Bounds that are known only later are not compared."""
     parsed(startingOffsets='{"t": {"0": 5}}', endingOffsets='{"t": {"0": -1}}')
     parsed(startingOffsets='{"t": {"0": 5}}', endingOffsets="latest")
     parsed(startingOffsets='{"t": {"0": 5}}', endingOffsetsByTimestamp='{"t": {"0": 3}}')

@@ -1,4 +1,4 @@
-"""The output appears whole, replaces only what is ours, and survives being killed anywhere.
+"""The output appears all at once, replaces only what is ours, and survives being killed anywhere.
 
 What is taken over of a run that was killed is still so.
 """
@@ -37,7 +37,7 @@ def test_output_appears_where_nothing_is(tmp_path, is_there):
     assert names(out.parent) == {"out"}
 
 
-def test_the_output_of_an_earlier_run_is_replaced_whole(tmp_path):
+def test_all_output_of_an_earlier_run_is_replaced(tmp_path):
     out = tmp_path / "out"
     run(out, "old")
     (out / "records" / "other").touch()
@@ -47,7 +47,7 @@ def test_the_output_of_an_earlier_run_is_replaced_whole(tmp_path):
     assert names(tmp_path) == {"out"}
 
 
-def test_another_run_that_begins_between_the_renames_takes_nothing_away(tmp_path, monkeypatch):
+def test_another_run_that_begins_between_the_renames_removes_nothing(tmp_path, monkeypatch):
     out = tmp_path / "out"
     run(out, "old")
     rename, renames = Path.rename, []
@@ -98,7 +98,7 @@ def test_a_run_killed_between_its_renames_loses_nothing(tmp_path):
     assert names(tmp_path) == {"out"}
 
 
-def test_what_is_not_ours_is_refused(tmp_path):
+def test_a_directory_that_is_not_ours_is_refused(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").touch()
     (tmp_path / "file").touch()
@@ -145,7 +145,7 @@ def take_over(saved, tmp_path, mode="auto"):
     return found
 
 
-def test_steps_are_taken_over_where_nothing_has_changed(saved, tmp_path):
+def test_steps_are_reused_if_nothing_has_changed(saved, tmp_path):
     saved.write("survey", {"result": [1, "a"]})
     assert take_over(saved, tmp_path) == {"now": 1}
     assert saved.read("survey") == {"result": [1, "a"]}
@@ -155,13 +155,13 @@ def test_steps_are_taken_over_where_nothing_has_changed(saved, tmp_path):
 @pytest.mark.parametrize(
     "name", [f"t-0/{0:020}.log", "t-0/0.timeindex", "t-0/new", "meta.properties"]
 )
-def test_steps_are_not_taken_over_where_any_file_has_changed(saved, tmp_path, name):
+def test_steps_are_not_reused_if_any_file_has_changed(saved, tmp_path, name):
     write(tmp_path / "store" / name, b"new", 8)
     assert take_over(saved, tmp_path) is None
     assert saved.read("started") is None
 
 
-def test_steps_are_not_taken_over_with_other_options(saved, tmp_path):
+def test_steps_are_not_reused_with_other_options(saved, tmp_path):
     assert take_over(saved, tmp_path, "kip-33") is None
 
 
@@ -196,12 +196,12 @@ def test_a_file_that_changes_between_start_and_plan_is_noticed(saved, tmp_path, 
     assert take_over(saved, tmp_path) is None
 
 
-def test_what_cannot_be_looked_at_has_a_state_too(tmp_path):
+def test_paths_that_cannot_be_read_have_a_state_too(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / "dangling").symlink_to("nowhere")
     (tmp_path / "t-0" / "round").symlink_to(tmp_path)
     assert state_of(tmp_path) == state_of(tmp_path) != state_of(tmp_path / "t-0")
-    assert state_of(tmp_path / "gone") == state_of(tmp_path / "gone")
+    assert state_of(tmp_path / "missing") == state_of(tmp_path / "missing")
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, "[]", '{"a": '])

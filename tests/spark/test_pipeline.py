@@ -1,4 +1,4 @@
-"""The whole way over the samples, beside what the real brokers answered."""
+"""The full pipeline over the samples, compared with the answers of real brokers."""
 import hashlib
 import json
 import os
@@ -77,8 +77,8 @@ def sources(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def asked(golden):
-    """Every time at which the brokers were asked."""
+def queried(golden):
+    """Every timestamp that the brokers were queried for."""
     times = set()
     for version in VERSIONS:
         for name in ("answers", "answers-upgraded-2.4.0"):
@@ -90,7 +90,7 @@ def asked(golden):
 
 @pytest.fixture(scope="module")
 def auto(spark, sources, tmp_path_factory):
-    """A run as `make run` does it, and what was told of it."""
+    """A run as `make run` does it, and what it reported."""
     diary = Diary()
     before = [contents(source) for source in sources]
     out = tmp_path_factory.mktemp("auto") / "out"
@@ -102,10 +102,10 @@ def auto(spark, sources, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def empty(spark, sources, asked, tmp_path_factory):
-    """A run that makes what brokers make, asked for the times that they were asked for."""
+def empty(spark, sources, queried, tmp_path_factory):
+    """A run that creates empty indexes as brokers do, with the brokers' queries."""
     out = tmp_path_factory.mktemp("empty") / "out"
-    return run_pipeline(sources, out, mode="empty", timestamps=asked, spark=spark)
+    return run_pipeline(sources, out, mode="empty", timestamps=queried, spark=spark)
 
 
 def store(result, name):
@@ -152,7 +152,7 @@ def kafkastore_partition(name):
     return TopicPartition(topic, int(number))
 
 
-def test_the_way_has_its_steps_and_explains_them(auto):
+def test_the_pipeline_has_its_steps_and_explains_them(auto):
     result, diary = auto
     assert [step.name for step in result.steps] == STEPS
     assert [step for what, step in diary.events if what == "started"] == STEPS
@@ -173,7 +173,7 @@ def test_parquet_files_are_durable_before_their_step_counts_as_done(auto):
     assert {"report.html.tmp", "result.json"} <= set(names[step:])
 
 
-def test_after_the_migration_nothing_is_left_to_find_and_lookups_are_right(auto):
+def test_after_the_migration_there_are_no_findings_and_lookups_are_right(auto):
     result, _ = auto
     summary = {row.store: row for row in result.summary()}
     assert set(summary) == set(VERSIONS)
@@ -230,7 +230,7 @@ def test_parquet_holds_the_records_that_the_broker_gave(auto, golden, version):
         assert written == sorted(written)
 
 
-def test_result_json_says_what_the_result_says(auto):
+def test_result_json_equals_the_result(auto):
     result, _ = auto
     read = json.loads((result.out / "result.json").read_text())
     assert [each["name"] for each in read["stores"]] == [each.name for each in result.stores]
@@ -252,7 +252,7 @@ def earlier(auto, tmp_path):
 
 
 def assert_same_as_in(result, several):
-    """Expect of a run of one store what a run of several gave of it."""
+    """Check that a run of one store gives the same as a run of several."""
     (each,) = result.stores
     assert result.summary() == [store(several, each.name).summary()]
     assert contents(Path(each.migrated)) == contents(Path(store(several, each.name).migrated))
@@ -267,7 +267,7 @@ def test_a_run_again_replaces_the_output_and_is_the_same(spark, auto, earlier, s
     assert_same_as_in(again, auto[0])
 
 
-def test_in_place_the_directory_itself_changes_and_can_go_back(
+def test_in_place_the_directory_changes_and_can_be_restored(
     spark, sources, tmp_path
 ):
     logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
@@ -291,7 +291,7 @@ def test_a_copy_elsewhere_is_not_made_where_something_is(spark, sources, tmp_pat
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
-def test_a_copy_elsewhere_changes_and_can_go_back(spark, auto, sources, tmp_path):
+def test_a_copy_elsewhere_changes_and_can_be_restored(spark, auto, sources, tmp_path):
     copy, source = tmp_path / "copy", sources[-1]
     options = {"copy_to": copy, "spark": spark}
     with pytest.raises(KeyboardInterrupt):
@@ -324,7 +324,7 @@ class Interrupting(Diary):
 
 
 def comparable(result):
-    """What must be the same of two runs over the same data: all but times."""
+    """The parts of a result that are equal for two runs over the same data: all but times."""
     steps = [step._replace(seconds=0) for step in result.steps]
     same = replace(result, now=NOW, steps=steps)
     return json.loads(same.to_json()), render(same)
@@ -339,17 +339,17 @@ def run_interrupted_at_each_step(*arguments, **options):
             run_pipeline(*arguments, resume=True, progress=diary, **options)
         advanced = {each for what, each in diary.events if what == "advanced"}
         if "in_place" in options:
-            advanced.discard("migrate")  # looked at again: somebody may have undone it
+            advanced.discard("migrate")  # checked again: it may have been undone
         assert advanced <= {steps[number - 1]}, "what was done is not done again"
     return run_pipeline(*arguments, resume=True, **options)
 
 
 @pytest.mark.soak
-def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
+def test_a_run_interrupted_at_each_step_has_the_same_result(spark, sources, tmp_path):
     out = tmp_path / "out"
-    whole = run_pipeline(sources[-1], out, spark=spark)
-    files, expected = contents(out / "migrated"), comparable(whole)
-    out.rename(tmp_path / "whole")
+    complete = run_pipeline(sources[-1], out, spark=spark)
+    files, expected = contents(out / "migrated"), comparable(complete)
+    out.rename(tmp_path / "complete")
     result = run_interrupted_at_each_step(sources[-1], out, spark=spark)
     assert comparable(result) == expected
     assert contents(out / "migrated") == files
@@ -358,17 +358,17 @@ def test_a_run_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_pa
             pyarrow.dataset.dataset(place / "records", partitioning="hive").to_table().to_pylist(),
             key=lambda row: (row["topic"], row["partition"], row["offset"]),
         )
-        for place in (out, tmp_path / "whole")
+        for place in (out, tmp_path / "complete")
     ]
     assert read[0] == read[1] != []
-    assert {path.name for path in tmp_path.iterdir()} == {"out", "whole"}
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "complete"}
     assert {path.name for path in out.iterdir()} == {
         MARK, "migrated", "records", "report.html", "result.json",
     }
 
 
 @pytest.mark.soak
-def test_a_run_in_place_interrupted_at_each_step_comes_to_the_same(spark, sources, tmp_path):
+def test_a_run_in_place_interrupted_at_each_step_has_the_same_result(spark, sources, tmp_path):
     logs = tmp_path / "kafka-logs"
     found = []
     for run in (run_pipeline, run_interrupted_at_each_step):
@@ -384,7 +384,7 @@ def test_a_run_in_place_interrupted_at_each_step_comes_to_the_same(spark, source
 
 
 @pytest.mark.parametrize("difference", ["a file changes", "another option"])
-def test_what_was_found_in_other_files_or_with_other_options_is_not_taken_over(
+def test_results_for_other_files_or_options_are_not_reused(
     spark, auto, sources, tmp_path, difference
 ):
     logs = shutil.copytree(sources[-1], tmp_path / sources[-1].name)
@@ -438,7 +438,7 @@ def test_an_interrupted_migration_in_place_is_finished_by_the_next(
     assert contents(logs) == before
 
 
-def test_a_broken_partition_is_a_problem_and_the_rest_goes_the_whole_way(
+def test_a_corrupt_partition_is_a_problem_and_the_others_complete(
     spark, sources, tmp_path
 ):
     logs = shutil.copytree(sources[-1], tmp_path / "kafka-logs")
@@ -457,13 +457,13 @@ def test_a_broken_partition_is_a_problem_and_the_rest_goes_the_whole_way(
         if row.records
     }
     assert each.rows_written == readable
-    whole = kafkastore.open(sources[-1])
-    assert 0 < readable["up", 0] < sum(1 for _ in whole["up", 0].records())
-    assert readable["up", 1] == sum(1 for _ in whole["up", 1].records())
+    complete = kafkastore.open(sources[-1])
+    assert 0 < readable["up", 0] < sum(1 for _ in complete["up", 0].records())
+    assert readable["up", 1] == sum(1 for _ in complete["up", 1].records())
     assert "problem" in result.report.read_text()
 
 
-def test_odd_timestamps_go_the_whole_way(spark, tmp_path):
+def test_odd_timestamps_pass_through_all_steps(spark, tmp_path):
     stamps = [-1, 0, 5, 1_500_000_000_000, -3_000_000_000_000, 400_000_000_000_000, 2**63 - 1]
     rows = tuple(Row(at, stamp, None, b"v", ()) for at, stamp in enumerate(stamps))
     result = run_pipeline(
@@ -478,7 +478,7 @@ def test_odd_timestamps_go_the_whole_way(spark, tmp_path):
     ]
 
 
-def test_an_empty_store_goes_the_whole_way(spark, tmp_path):
+def test_an_empty_store_completes(spark, tmp_path):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "meta.properties").write_text("version=0\nbroker.id=0\n")
     result = run_pipeline(tmp_path / "logs", tmp_path / "out", spark=spark)
@@ -507,7 +507,7 @@ def test_wrong_places_are_refused_before_anything_is_done(spark, sources, tmp_pa
     ]
 
 
-def test_what_is_put_into_an_output_while_it_is_made_again_is_not_lost(
+def test_files_added_to_an_output_during_a_rerun_are_not_lost(
     spark, sources, earlier, tmp_path, monkeypatch
 ):
     out = earlier

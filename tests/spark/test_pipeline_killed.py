@@ -1,4 +1,4 @@
-"""The whole pipeline killed at random, driver, Java and workers, until it has gone its way."""
+"""The pipeline is killed at random (driver, Java, workers) until it completes."""
 import json
 import os
 import random
@@ -17,12 +17,12 @@ from spark.test_changing_jobs import processes_of_session
 from kafkastore.changes.undo import undo
 
 KILLS = 2
-#: Steps that are told of as done; a run is killed some time after one of them, or before the first.
+#: Steps reported as done; a run is killed some time after one of them, or before the first.
 STEPS = 11
 
 
 def pipeline(logs, out, *options):
-    """Start a run in a session of its own."""
+    """Start a run in a new session."""
     command = [sys.executable, "-m", "kafkastore.cli", "pipeline", logs, "--out", out]
     return subprocess.Popen(
         [*map(str, command), "--spark", "local[2]", "--samples", "3", "--json", *options],
@@ -31,7 +31,7 @@ def pipeline(logs, out, *options):
 
 
 def kill_after(process, steps, seconds):
-    """Kill all processes of a run, some time after so many of its steps are done."""
+    """Kill all processes of a run, some time after a number of its steps."""
     for _ in range(steps):
         process.stdout.readline()
     with suppress(subprocess.TimeoutExpired):
@@ -43,7 +43,7 @@ def kill_after(process, steps, seconds):
 
 
 def what_came_out(out):
-    """The result but for clock and seconds, the files of the copy, and the records."""
+    """The result without clock and seconds, the files of the copy, and the records."""
     result = json.loads((out / "result.json").read_text())
     del result["now"]
     for step in result["steps"]:
@@ -59,16 +59,16 @@ def logs_of(files):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("in_place", some([False, True], 1, "kind of pipeline"))
-def test_a_run_killed_at_random_and_resumed_comes_to_the_same(
+def test_a_run_killed_at_random_and_resumed_has_the_same_result(
     golden, tmp_path, writable_copy, in_place
 ):
     choose = random.Random(f"{SEED} {in_place}")
     options = ["--in-place", "--yes"] if in_place else []
     logs = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     before, out = contents(logs), tmp_path / "out"
-    with pipeline(logs, out, *options) as whole:
-        said = whole.communicate()
-    assert whole.returncode == 0, said
+    with pipeline(logs, out, *options) as uninterrupted:
+        said = uninterrupted.communicate()
+    assert uninterrupted.returncode == 0, said
     expected, planned = what_came_out(out), contents(logs)
     (undo_area,) = [each["undo_area"] for each in expected[0]["stores"]]
     shutil.rmtree(out)

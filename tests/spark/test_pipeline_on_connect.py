@@ -1,4 +1,4 @@
-"""The pipeline through a Spark Connect server, and what it says when that goes."""
+"""The pipeline through a Spark Connect server, and its error if that ends."""
 import json
 import subprocess
 import sys
@@ -13,7 +13,7 @@ __all__ = ["connect", "folder", "shipped"]
 
 
 @pytest.mark.soak
-def test_a_server_goes_the_same_way(spark, connect, golden, writable_copy, tmp_path):
+def test_spark_connect_has_the_same_results(spark, connect, golden, writable_copy, tmp_path):
     logs = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     here = run_pipeline(logs, tmp_path / "here", spark=spark)
     command = [sys.executable, "-m", "kafkastore.cli", "pipeline", logs, "--out", "there"]

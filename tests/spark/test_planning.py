@@ -1,4 +1,4 @@
-"""What a read looks at: as brokers answer options by time, and little more than filters need."""
+"""Reads follow brokers' answers for options by time, and read little more than filters need."""
 import json
 import logging
 from dataclasses import replace
@@ -30,7 +30,7 @@ from kafkastore.writing.log_dir_writer import LogDirWriter
 
 NOW = 1_700_000_000_000
 SEGMENTS, ROWS, VALUE = 50, 600, 1000
-#: What lookups may read: of each segment some headers and its indexes, and the end of the log.
+#: Bytes that lookups may read: some headers and the indexes of each segment, and the log's end.
 LOOKUPS = SEGMENTS * (16 << 10) + (256 << 10)
 MINUTE = 60_000
 WORKER_LOGGING = "spark.sql.pyspark.worker.logging.enabled"
@@ -43,8 +43,8 @@ def instant(ms):
 
 def reader_of(path, *filters, **options):
     """A reader as Spark makes it in its planner, its filters pushed; indexes are trusted."""
-    asked = {"pushFilters": "true", "indexes": "trust"} if filters else {}
-    source = KafkaStoreDataSource({"path": str(path), **asked, **options})
+    chosen = {"pushFilters": "true", "indexes": "trust"} if filters else {}
+    source = KafkaStoreDataSource({"path": str(path), **chosen, **options})
     reader = source.reader(schema=source.schema())
     if filters:
         reader.pushFilters(list(filters))
@@ -80,7 +80,7 @@ def until(ms):
 )
 def test_a_starting_time_is_where_a_broker_says(golden_case):
     store = kafkastore.open(golden_case.logs)
-    asked = 0
+    checked = 0
     for name, partition in golden_case.answers["partitions"].items():
         topic, _, number = name.rpartition("-")
         log = store[topic, int(number)]
@@ -95,8 +95,8 @@ def test_a_starting_time_is_where_a_broker_says(golden_case):
             })
             expected = END if answer["offset"] < 0 else answer["offset"]
             assert starting_offset(log, options) == expected
-            asked += 1
-    assert asked > 50
+            checked += 1
+    assert checked > 50
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_a_time_is_looked_up_past_damage_as_the_records_are_read(tmp_path, optio
         for log in kafkastore.open(root)
         for record in log.records(on_corrupt="skip", skipped=[])
     )
-    whole = rows_of(reader_of(root, **options))
-    assert whole
+    all_rows = rows_of(reader_of(root, **options))
+    assert all_rows
     until_later = {"rules": "correct", "endingTimestamp": str(newest + 1)}
-    assert rows_of(reader_of(root, **options, **until_later)) == whole
+    assert rows_of(reader_of(root, **options, **until_later)) == all_rows
     with pytest.raises(CorruptBatchError):
         reader_of(root, **until_later).partitions()
 
@@ -199,7 +199,7 @@ def ends(draw):
 
 @bounded(100)
 @given(log=logs(), chosen=ends())
-def test_the_first_of_three_options_says_where_an_end_is(tmp_path_factory, log, chosen):
+def test_the_first_of_three_options_sets_an_end(tmp_path_factory, log, chosen):
     options, first, last = chosen
     root = log.write(tmp_path_factory.mktemp("log") / "logs")
     (opened,) = kafkastore.open(root)
@@ -228,7 +228,7 @@ def test_the_first_of_three_options_says_where_an_end_is(tmp_path_factory, log, 
 # ---------------------------------------------------------------- tasks
 
 
-def test_no_task_has_more_records_than_asked_for(golden):
+def test_no_task_has_more_records_than_requested(golden):
     logs_dir = golden("2.4.0", "codecs", "answers").logs
     everything = sorted(map(repr, rows_of(reader_of(logs_dir))))
     reader = reader_of(logs_dir, maxRecordsPerPartition="9")
@@ -237,7 +237,7 @@ def test_no_task_has_more_records_than_asked_for(golden):
     assert sorted(map(repr, rows_of(reader))) == everything
 
 
-def test_one_batch_is_read_by_as_many_tasks_as_asked_for(fifty):
+def test_one_batch_is_read_by_as_many_tasks_as_requested(fifty):
     one = {"startingOffsets": '{"t": {"0": 605}}', "endingOffsets": '{"t": {"0": 645}}'}
     reader = reader_of(fifty, **one, minPartitions="8")
     parts = reader.partitions()
@@ -267,14 +267,14 @@ def test_without_fail_on_data_loss_offsets_need_not_be_there(fifty):
     assert len(rows_of(reader)) == SEGMENTS * ROWS
 
 
-def test_partitions_of_assign_that_are_not_there_are_left_out_without_fail_on_data_loss(fifty):
-    asked = {
+def test_missing_partitions_of_assign_are_left_out_without_fail_on_data_loss(fifty):
+    chosen = {
         "assign": '{"t": [0, 7], "u": [1]}',
         "startingOffsets": '{"t": {"0": 29990, "7": 5}, "u": {"1": 0}}',
     }
     with option_refused("not-found", "assign"):
-        reader_of(fifty, **asked).partitions()
-    rows = rows_of(reader_of(fifty, **asked, failOnDataLoss="false"))
+        reader_of(fifty, **chosen).partitions()
+    rows = rows_of(reader_of(fifty, **chosen, failOnDataLoss="false"))
     assert [row["offset"] for row in rows] == [*range(29990, 30000)]
     only = {"assign": '{"u": [1]}', "failOnDataLoss": "false"}
     assert rows_of(reader_of(fifty, **only)) == []
@@ -286,10 +286,10 @@ def test_an_end_that_is_not_decided_is_not_there_for_a_reader_of_committed_recor
     log = kafkastore.open(logs_dir)["txn", 0]
     assert log.last_stable_offset < log.log_end_offset
     ends = json.dumps({"txn": {"0": log.log_end_offset}})
-    asked = {"assign": '{"txn": [0]}', "endingOffsets": ends}
-    assert reader_of(logs_dir, **asked).partitions()
+    chosen = {"assign": '{"txn": [0]}', "endingOffsets": ends}
+    assert reader_of(logs_dir, **chosen).partitions()
     with option_refused("not-found", "endingOffsets"):
-        reader_of(logs_dir, **asked, isolation="read_committed").partitions()
+        reader_of(logs_dir, **chosen, isolation="read_committed").partitions()
 
 
 # ---------------------------------------------------------------- pruning
@@ -314,7 +314,7 @@ def fifty(tmp_path_factory):
 
 
 def bytes_read(work):
-    """What the kernel gave this process meanwhile, whoever asked: logs are read, never mapped."""
+    """Bytes that this process read meanwhile: logs are read, never mapped."""
     def so_far():
         with open("/proc/self/io") as counters:
             return int(dict(line.split(": ") for line in counters)["rchar"])
@@ -336,7 +336,7 @@ def spoil_batches(log, is_spoiled):
 
 
 def test_a_minutes_filter_reads_only_what_can_reach_it(fifty):
-    """By bytes: one segment of 50, and no more of the others than lookups look at."""
+    """By bytes: one segment of 50, and no more of the others than lookups read."""
     (log,) = kafkastore.open(fifty)
     sizes = [segment.size for segment in log.segments]
     rows_of(reader_of(fifty))  # what has to be imported
@@ -355,11 +355,11 @@ def test_a_minutes_filter_reads_only_what_can_reach_it(fifty):
 
 
 def test_batches_before_a_filters_time_are_not_even_read(spark, fifty, writable_copy):
-    """What can't match is spoiled: with headers whole and checksums wrong. What is read is told."""
+    """Batches that can't match get wrong checksums, headers intact. What is read is logged."""
     copy = writable_copy(fifty)
     (log,) = kafkastore.open(copy)
     since_ms, until_ms = NOW + 30 * MINUTE + 12_000, NOW + 30 * MINUTE + 24_000
-    # Of the batch before, the offsets and the checksum are looked at.
+    # The offsets and the checksum of the batch before are checked.
     spoil_batches(log, lambda header: header["max_timestamp"] < since_ms - 6_000)
     frame = spark.read.format("kafkastore").load(str(copy), pushFilters="true", indexes="trust")
     filtered = frame.where(
@@ -369,18 +369,18 @@ def test_batches_before_a_filters_time_are_not_even_read(spark, fifty, writable_
     spark.conf.set(WORKER_LOGGING, "true")
     try:
         offsets = [row["offset"] for row in filtered.select("offset").collect()]
-        told = spark.tvf.python_worker_logs().where("logger = 'kafkastore.spark'").collect()
+        logged = spark.tvf.python_worker_logs().where("logger = 'kafkastore.spark'").collect()
     finally:
         spark.conf.unset(WORKER_LOGGING)
     assert sorted(offsets) == [*range(30 * ROWS + 120, 30 * ROWS + 240)]
-    # Not only this query's: a session keeps what all its queries said, in no order.
-    assert any("reads 1 of 1 partitions, 20 of 50 segments, " in each["msg"] for each in told)
+    # Not only this query's: a session keeps the logs of all its queries, in no order.
+    assert any("reads 1 of 1 partitions, 20 of 50 segments, " in each["msg"] for each in logged)
     with pytest.raises(kafkastore.CorruptBatchError):
         rows_of(reader_of(copy))
 
 
 def test_a_late_record_after_a_filters_last_time_is_found(tmp_path):
-    """No index and no header says of records what time they have at least."""
+    """No index and no header gives a lower bound of the records' times."""
     with LogDirWriter(tmp_path / "logs") as log_dir:
         writer = log_dir.writer("t", 0)
         for stamps in ([1000, 2000], [9000, 9001], [9002, 1500]):
@@ -392,7 +392,7 @@ def test_a_late_record_after_a_filters_last_time_is_found(tmp_path):
 
 @st.composite
 def damaged_logs(draw):
-    """Logs whose indexes are as accidents leave them, or bytes by chance."""
+    """Logs whose indexes are damaged, or random bytes."""
     log = draw(logs())
     segments = []
     for segment in log.segments:
@@ -450,7 +450,7 @@ def test_a_filter_finds_what_an_index_lacks_unless_it_is_trusted(tmp_path, index
         assert [row["offset"] for row in rows_of(reader_of(root, **options))] == [1, 2, 3]
 
 
-def test_what_was_left_out_is_reported(fifty, caplog):
+def test_skipped_segments_are_reported(fifty, caplog):
     with caplog.at_level(logging.INFO, "kafkastore.spark"):
         reader_of(fifty, since(NOW + 48 * MINUTE)).partitions()
     (line,) = [record.getMessage() for record in caplog.records]
@@ -474,5 +474,5 @@ def test_what_was_left_out_is_reported(fifty, caplog):
 def test_a_time_in_another_unit_than_ms_is_reported(fifty, caplog, options, warned):
     strategy = {"startingOffsetsByTimestampStrategy": "latest"}
     reader_of(fifty, **options, **strategy).partitions()
-    told = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert [record.args[0] for record in told] == warned
+    logged = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.args[0] for record in logged] == warned

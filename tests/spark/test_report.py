@@ -1,4 +1,4 @@
-"""The report: one page, whole by itself, that nothing in a directory's names can break."""
+"""The report: one self-contained page that no directory name can break."""
 import json
 import re
 import tracemalloc
@@ -126,7 +126,7 @@ def damaged(root):
     return store_of(root)
 
 
-def test_a_damaged_partition_is_shown_as_such_and_as_not_asked(golden, writable_copy):
+def test_a_corrupt_partition_is_shown_as_such_and_as_not_queried(golden, writable_copy):
     store = damaged(writable_copy(golden("0.10.0.1", "upgrade", "answers").logs))
     assert len(store.after) == 3
     summary = store.summary()
@@ -138,10 +138,10 @@ def test_a_damaged_partition_is_shown_as_such_and_as_not_asked(golden, writable_
     assert "up-1 damaged" in text
 
 
-def test_percentages_are_of_what_was_asked_before_and_of_what_was_asked_after(golden):
+def test_percentages_are_of_lookups_before_and_of_lookups_after(golden):
     store = store_of(golden("0.10.0.1", "upgrade", "answers").logs)
-    half, whole = (agreement(each.values()) for each in (store.before, store.after))
-    assert half == whole
+    half, full = (agreement(each.values()) for each in (store.before, store.after))
+    assert half == full
     store.after = {
         key: rows for key, rows in store.after.items() if key != TopicPartition("up", 0)
     }
@@ -197,7 +197,7 @@ def test_names_and_sentences_are_only_text(tmp_path):
         assert each in text
 
 
-def test_a_long_list_is_cut_and_says_so(tmp_path):
+def test_a_long_list_is_shortened_with_a_note(tmp_path):
     (tmp_path / "meta.properties").touch()
     result = result_with(store_of(tmp_path))
     result.stores[0].problems += [problem(f"t-{number}") for number in range(MOST_ROWS + 5)]
@@ -331,7 +331,7 @@ def test_findings_are_counted_by_severity_the_worst_first():
     ]
 
 
-def test_times_that_are_no_dates_are_not_drawn(tmp_path):
+def test_times_that_are_not_dates_are_not_drawn(tmp_path):
     stamps = [5, 1_500_000_000_000, LAST_DATE_MS, LAST_DATE_MS + 1]
     rows = tuple(Row(at, stamp, None, b"v", ()) for at, stamp in enumerate(stamps))
     log = Log((Segment(0, (Batch(rows=rows),), modified_ms=10**15),))
@@ -394,8 +394,8 @@ def test_answers_in_columns_are_the_same_answers(rows):
 
 def test_results_of_many_partitions_take_little_memory(tmp_path):
     """The largest of what the driver holds: answers, and result.json while it is written."""
-    number, asked = 400, 100
-    rows = [AnswerRow(10**12 + at, *range(at, at + 6)) for at in range(asked)]
+    number, count = 400, 100
+    rows = [AnswerRow(10**12 + at, *range(at, at + 6)) for at in range(count)]
     store = StoreResult("store", str(tmp_path))
     tracemalloc.start()
     try:
@@ -404,7 +404,7 @@ def test_results_of_many_partitions_take_little_memory(tmp_path):
             store.partitions.append(PartitionInventory(place, (), 0, 0, 0, None, (), None))
             store.before[TopicPartition("t", partition)] = AnswerColumns(rows)
         kept = tracemalloc.get_traced_memory()[0]
-        assert kept / number < 1.5 * 8 * asked * len(AnswerRow._fields)
+        assert kept / number < 1.5 * 8 * count * len(AnswerRow._fields)
         tracemalloc.reset_peak()
         result = PipelineResult(tmp_path, "auto", 0, [store])
         written = sum(map(len, result.json_parts()))

@@ -14,7 +14,7 @@ from PIL import Image, ImageStat
 from kafkastore.spark.pipeline.report import render
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
-#: What anything may cost: texts that cannot be read are no texts.
+#: The least contrast and size of readable text.
 LEAST_CONTRAST = 4.5
 #: Elements as the browser understood them, with their depth.
 ELEMENTS = """
@@ -23,7 +23,7 @@ ELEMENTS = """
     ...[...element.children].map(each => walk(each, depth + 1)));
 })(document.documentElement, 0)
 """
-#: Visible texts: what they say, colours, place, and whether they lie in a box that scrolls.
+#: Visible texts: content, colours, place, and whether they are in a box that scrolls.
 TEXTS = """
 (() => {
   const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -34,13 +34,13 @@ TEXTS = """
     const box = range.getBoundingClientRect();
     if (!node.data.trim() || !box.width) continue;
     const style = getComputedStyle(element), svg = element.closest("svg");
-    let behind = element;
-    while (getComputedStyle(behind).backgroundColor == "rgba(0, 0, 0, 0)")
-      behind = behind.parentElement;
+    let backdrop = element;
+    while (getComputedStyle(backdrop).backgroundColor == "rgba(0, 0, 0, 0)")
+      backdrop = backdrop.parentElement;
     found.push({
       text: node.data.trim(),
       colour: svg ? style.fill : style.color,
-      paper: getComputedStyle(behind).backgroundColor,
+      paper: getComputedStyle(backdrop).backgroundColor,
       box: [box.left, box.top, box.right, box.bottom],
       scrolls: !!element.closest(".wide"),
       svg: svg && (svg.getAttribute("aria-label") || "svg"),
@@ -59,7 +59,7 @@ BOXES = """
 
 
 class Window(NamedTuple):
-    """How a page is looked at."""
+    """How a page is viewed."""
 
     width: int
     height: int
@@ -99,16 +99,17 @@ def report(request: pytest.FixtureRequest, golden: Any, tmp_path_factory: Any) -
     return path
 
 
-def looked_at(chromium: Browser, path: Path, window: Window) -> Page:
+def open_report(chromium: Browser, path: Path, window: Window) -> Page:
     width, height, is_phone, is_dark = window
     return Page(chromium, path, width, height, is_phone=is_phone, is_dark=is_dark)
 
 
 def faults(page: Page, width: int) -> list[str]:
-    """What is wrong with a page as it is shown now, in a window of some width."""
-    found = [f"console: {each}" for each in page.told("Runtime.consoleAPICalled")]
-    found += [f"error: {each}" for each in page.told("Runtime.exceptionThrown", "Log.entryAdded")]
-    requested = [each["request"]["url"] for each in page.told("Network.requestWillBeSent")]
+    """The problems of a page as shown now, in a window of some width."""
+    found = [f"console: {each}" for each in page.events_of("Runtime.consoleAPICalled")]
+    errors = page.events_of("Runtime.exceptionThrown", "Log.entryAdded")
+    found += [f"error: {each}" for each in errors]
+    requested = [each["request"]["url"] for each in page.events_of("Network.requestWillBeSent")]
     found += [f"request: {url}" for url in requested if url != page.url]
     # A phone shows a page that is too wide smaller than it should be: it has more pixels then.
     for needed in ("document.scrollingElement.scrollWidth", "innerWidth"):
@@ -128,7 +129,7 @@ def faults(page: Page, width: int) -> list[str]:
 
 
 def text_faults(text: dict[str, Any], width: int) -> list[str]:
-    """What is wrong with one text: where it is, and its colours."""
+    """The problems of one text: its place and its colours."""
     found, (left, top, right, bottom), frame = [], text["box"], text["frame"]
     if not text["scrolls"] and (left < 0 or right > width + 0.5):
         found.append(f"clipped: {text['text']}")
@@ -143,7 +144,7 @@ def text_faults(text: dict[str, Any], width: int) -> list[str]:
 
 
 def overlaps(texts: list[dict[str, Any]]) -> list[str]:
-    """Texts of one drawing that lie upon one another."""
+    """Texts of one drawing that overlap."""
     found = []
     for at, one in enumerate(texts):
         for other in texts[at + 1 :]:
@@ -157,7 +158,7 @@ def overlaps(texts: list[dict[str, Any]]) -> list[str]:
 
 
 def luminance(colour: str) -> float:
-    """How light a colour is, by the rules for accessible pages (WCAG 2)."""
+    """The relative luminance of a colour by WCAG 2."""
     parts = [float(each) / 255 for each in colour.strip("rgba()").split(",")[:3]]
     red, green, blue = (
         each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
@@ -195,13 +196,13 @@ class Elements(HTMLParser):
 def test_the_report_can_be_read_at_a_desk_and_on_a_phone(
     chromium: Browser, report: Path, window: Window, tmp_path: Path
 ) -> None:
-    page = looked_at(chromium, report, window)
+    page = open_report(chromium, report, window)
     assert page.evaluate("innerWidth") == window.width
     assert faults(page, window.width) == []
     paper = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert paper < 0.05 if window.is_dark else paper > 0.9
     if not window.is_dark:
-        (tmp_path / "whole.png").write_bytes(page.screenshot(is_whole=True))
+        (tmp_path / "full-page.png").write_bytes(page.screenshot(is_full_page=True))
     (tmp_path / "window.png").write_bytes(page.screenshot())
     with Image.open(tmp_path / "window.png") as image:
         assert image.size == (window.width, window.height)
@@ -210,8 +211,8 @@ def test_the_report_can_be_read_at_a_desk_and_on_a_phone(
     page.close()
 
 
-def test_at_a_desk_every_table_is_seen_whole(chromium: Browser, report: Path) -> None:
-    page = looked_at(chromium, report, WINDOWS["desk"])
+def test_at_a_desk_every_table_is_fully_visible(chromium: Browser, report: Path) -> None:
+    page = open_report(chromium, report, WINDOWS["desk"])
     clipped = page.evaluate("""[...document.querySelectorAll(".wide")]
         .filter(each => !each.closest("details:not([open])"))
         .filter(each => each.scrollWidth > each.clientWidth).map(each => each.ariaLabel)""")
@@ -220,7 +221,7 @@ def test_at_a_desk_every_table_is_seen_whole(chromium: Browser, report: Path) ->
 
 
 def test_opened_to_the_last_answer_the_report_still_fits(chromium: Browser, report: Path) -> None:
-    page = looked_at(chromium, report, WINDOWS["phone"])
+    page = open_report(chromium, report, WINDOWS["phone"])
     shown = page.evaluate("document.scrollingElement.scrollHeight")
     page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
     assert page.evaluate("document.scrollingElement.scrollHeight") > shown
@@ -231,7 +232,7 @@ def test_opened_to_the_last_answer_the_report_still_fits(chromium: Browser, repo
 def test_a_wide_table_scrolls_in_its_own_box_by_keyboard_too(
     chromium: Browser, report: Path
 ) -> None:
-    page = looked_at(chromium, report, WINDOWS["phone"])
+    page = open_report(chromium, report, WINDOWS["phone"])
     wide = """[...document.querySelectorAll(".wide")].filter(
         each => each.scrollWidth > each.clientWidth)"""
     assert page.evaluate(f"{wide}.length") > 3
@@ -249,7 +250,7 @@ def test_a_wide_table_scrolls_in_its_own_box_by_keyboard_too(
 def test_the_browser_understands_the_elements_as_they_are_written(
     chromium: Browser, report: Path
 ) -> None:
-    page = looked_at(chromium, report, WINDOWS["desk"])
+    page = open_report(chromium, report, WINDOWS["desk"])
     assert page.evaluate("document.compatMode") == "CSS1Compat"
     assert page.evaluate(ELEMENTS) == Elements(report.read_text(encoding="utf-8")).found
     page.close()
@@ -270,14 +271,14 @@ def test_the_browser_understands_the_elements_as_they_are_written(
         (f"<svg width='90' height='20'>{2 * '<text y=15>one</text>'}</svg>", "overlap"),
     ],
 )
-def test_what_is_looked_for_is_found(
+def test_searched_text_is_found(
     chromium: Browser, tmp_path: Path, damage: str, kind: str
 ) -> None:
     window, path = WINDOWS["phone"], tmp_path / "page.html"
     start = "<!doctype html><meta name=viewport content='width=device-width'><body bgcolor=white>"
     for text, expected in (("", set()), (damage, {kind})):
         path.write_text(f"{start}<h1>a</h1>{text}")
-        page = looked_at(chromium, path, window)
+        page = open_report(chromium, path, window)
         found = {each.partition(":")[0] for each in faults(page, window.width)}
         assert expected <= found <= expected | {"error", "clipped"}
         assert expected or not found

@@ -1,4 +1,4 @@
-"""Work given to Spark: shared out evenly, answered in order, stopped at once."""
+"""Work on Spark: distributed evenly, answered in order, stopped at once."""
 import _thread
 import math
 import operator
@@ -55,22 +55,22 @@ def test_packs_hold_each_item_once_in_order_and_none_is_much_too_heavy(weights, 
 
 
 def test_results_come_in_the_order_of_the_items(spark):
-    told = []
+    reported = []
 
     def progress(done, total):
-        told.append((done, total))
+        reported.append((done, total))
 
     results = spread(spark, operator.neg, range(100), weigh=abs, progress=progress)
     assert list(results) == [-item for item in range(100)]
-    assert told[-1] == (100, 100)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert reported[-1] == (100, 100)
+    assert [done for done, _ in reported] == sorted(done for done, _ in reported)
 
 
 def test_nothing_to_do_starts_no_job(spark):
     assert list(spread(spark, operator.neg, [], weigh=abs)) == []
 
 
-def test_what_a_job_raises_is_raised_in_its_turn(spark):
+def test_an_error_of_a_job_is_raised_in_its_turn(spark):
     results = spread(spark, math.sqrt, [4, 1, -1, 9], weigh=abs)
     assert [next(results), next(results)] == [2, 1]
     with pytest.raises(ValueError) as raised:  # noqa: PT011
@@ -81,7 +81,7 @@ def test_what_a_job_raises_is_raised_in_its_turn(spark):
 
 
 def refuse(item):
-    """Raise what is asked for, as jobs do."""
+    """Raise the requested error, as jobs do."""
     if item == 0:
         try:
             raise PermissionError(13, "Permission denied", "f")
@@ -93,12 +93,12 @@ def refuse(item):
         raise DuplicatePartitionError({("t", 0): ["a", "b"]})
 
     class LocalError(Exception):
-        """One that no other process knows."""
+        """An error class that no other process has."""
 
     raise LocalError("of here")
 
 
-def test_errors_travel_with_what_they_say_and_their_cause(spark):
+def test_errors_are_pickled_with_their_text_and_cause(spark):
     errors = []
     for item in range(4):
         with pytest.raises(Exception) as raised:  # noqa: PT011
@@ -165,7 +165,7 @@ def test_a_table_of_nothing_has_its_columns(spark):
     assert frame.columns == Roots().schema().names
 
 
-def test_a_table_has_few_tasks_whatever_is_in_it(spark):
+def test_every_table_has_few_tasks(spark):
     frame = table(spark, Roots(), range(1000))
     assert frame.rdd.getNumPartitions() == 8
     assert [row.partition for row in frame.collect()] == list(range(1000))
@@ -204,12 +204,12 @@ def test_an_interrupt_stops_the_jobs_at_once(spark):
         list(spread(spark, time.sleep, [600, 600], weigh=lambda _: 1))
     thread.join()
     while tracker.getActiveStageIds():
-        assert time.monotonic() - began < 300, "the job goes on"
+        assert time.monotonic() - began < 300, "the job still runs"
         time.sleep(0.05)
 
 
-def test_the_thread_that_interrupts_arrive_in_asks_java_nothing(spark, monkeypatch):
-    """PySpark's handler would ask in the middle of the question, on the same connection."""
+def test_the_thread_that_gets_interrupts_does_not_call_java(spark, monkeypatch):
+    """PySpark's handler would send a request within another, on the same connection."""
     asking = set()
     tasks_done = watching._ClassicJobs.tasks_done
     monkeypatch.setattr(
@@ -230,7 +230,7 @@ def test_after_an_interrupt_the_session_writes_as_before(spark, tmp_path):
     frame = spark.range(3).selectExpr("'t' topic", "0 partition", "cast(id as string) value")
     gateway = spark.sparkContext._gateway
     with pytest.raises(KeyboardInterrupt):
-        # As if it had come while this thread waited for Java: its connection is gone.
+        # As if the interrupt had come while this thread waited for Java: its connection is closed.
         gateway._gateway_client.get_thread_connection().close()
         watch(spark, lambda: time.sleep(1), interrupted)
     frame.write.format("kafkastore").mode("append").save(str(tmp_path / "logs"))

@@ -1,8 +1,8 @@
-"""1,000 partitions of 20 segments on Spark (2,000 in full), beside the same work by threads.
+"""1,000 partitions of 20 segments on Spark (2,000 in full), compared with the same work by threads.
 
 `docs/scale.md` has the figures.
 
-Each job is a process of its own. Spark may take three times as long as threads, its start not
+Each job is a separate process. Spark may take three times as long as threads, its start not
 counted; and the driver's memory hardly grows with the partitions, but for a migration's plan.
 """
 
@@ -45,26 +45,26 @@ MOST_TIMES_THREADS = 3
 MOST_FILES = "1024"
 
 MIB = 1 << 20
-#: What memory may differ by from run to run, whatever the size of the store.
+#: How much memory may vary between runs, for a store of any size.
 SOME_MEMORY = 8 * MIB
-#: What a partition may take in the driver: where it lies is some 300 bytes of text and numbers, and
+#: The memory of a partition in the driver: its location is some 300 bytes of text and numbers, and
 #: is there as objects, pickled, and once more on its way to the JVM. Findings stay with Spark.
 MEMORY_A_PLACE = 4096
-#: Of a migration the plan, too, and what it is made from.
+#: For a migration, also the plan and its inputs.
 MEMORY_A_PLAN = SEGMENTS * MEMORY_A_SEGMENT + len(UNINDEXED) * MEMORY_A_CHANGE
 
 
 @dataclass
 class Run:
-    """A process that was run: how long it took, the most memory it had, and what it told."""
+    """A process that was run: how long it took, the most memory it had, and its output."""
 
     seconds: float
     memory: int
-    told: object
+    output: object
 
 
 def run(home, program, *words):
-    """Run a program that writes down what it used."""
+    """Run a program that records its time and memory."""
     figures = home / "figures"
     began = time.monotonic()
     ran = subprocess.run(
@@ -82,12 +82,12 @@ def command(home, *words, on_spark):
     """Run a command of kafkastore."""
     spark = ("--spark", MASTER) if on_spark else ()
     found = run(home, measured_command.__file__, MOST_FILES, *words, *spark)
-    del found.told["cpu"]
+    del found.output["cpu"]
     return found
 
 
 def start(home):
-    """Start Spark, and have it do nothing."""
+    """Start Spark without any work."""
     return run(home, Path(__file__).with_name("measured_jobs.py"), "start")
 
 
@@ -104,7 +104,7 @@ def migrate(home, *, on_spark):
     """Migrate a store that has lost a tenth of its time indexes, and put it back."""
     logs = home / "logs"
     found = command(home, "migrate", logs, "--in-place", "--yes", "--samples", 0, on_spark=on_spark)
-    found.told["indexes"] = digest_of(logs.glob("*/*.timeindex"))
+    found.output["indexes"] = digest_of(logs.glob("*/*.timeindex"))
     (area,) = home.glob("logs.kafkastore-undo-*")
     command(home, "changes", "undo", area, on_spark=False)
     shutil.rmtree(area)
@@ -155,7 +155,7 @@ def test_spark_does_what_threads_do_in_three_times_their_time_and_in_flat_memory
     homes, job, memory_a_partition
 ):
     few = job(homes[FEW], on_spark=True)
-    for _ in range(2):  # once more if somebody else had the machine for a while
+    for _ in range(2):  # repeat if another process used the machine for a while
         started = start(homes[MANY])
         threads = job(homes[MANY], on_spark=False)
         many = job(homes[MANY], on_spark=True)
@@ -164,7 +164,7 @@ def test_spark_does_what_threads_do_in_three_times_their_time_and_in_flat_memory
             f"of these {started.seconds:5.1f} s start; "
             f"{few.memory / MIB:4.0f} -> {many.memory / MIB:4.0f} MiB"
         )
-        assert many.told == threads.told
+        assert many.output == threads.output
         assert many.memory - few.memory < SOME_MEMORY + (MANY - FEW) * memory_a_partition
         is_fast = many.seconds - started.seconds < MOST_TIMES_THREADS * threads.seconds
         if is_fast:
@@ -203,7 +203,7 @@ def test_the_page_has_the_constants_that_the_code_has():
     assert f"up to {MOST_SAMPLED_RECORDS} points" in PAGE.read_text()
 
 
-def test_reading_a_store_in_s3_takes_no_more_requests_than_the_page_says(s3, tmp_path):  # noqa: F811
+def test_reading_a_store_in_s3_takes_no_more_requests_than_documented(s3, tmp_path):  # noqa: F811
     records = 1024
     with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
         writer = log_dir.writer("t", 0, {"segment.bytes": 10 * MIB, "retention.ms": -1})

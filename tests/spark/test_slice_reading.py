@@ -1,4 +1,4 @@
-"""What a task does where what was planned is not there any more."""
+"""Tasks whose planned records no longer exist."""
 import pickle
 import shutil
 from dataclasses import replace
@@ -59,14 +59,14 @@ DAMAGES = {
     "the last segment is deleted": (lambda logs: delete_segment(logs, 200), range(200, 300)),
     "the last segment is cut": (lambda logs: cut_last(logs, 0), range(200, 300)),
     "the last batch is torn": (lambda logs: cut_last(logs, -1), range(290, 300)),
-    "the directory is gone": (lambda logs: shutil.rmtree(logs / "t-0"), range(300)),
+    "the directory is deleted": (lambda logs: shutil.rmtree(logs / "t-0"), range(300)),
 }
 
 
 @pytest.mark.parametrize("many", ["1", "12"])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, damage, many):
-    damaged, gone = DAMAGES[damage]
+def test_records_deleted_since_they_were_planned_end_the_query(logs_dir, damage, many):
+    damaged, deletion = DAMAGES[damage]
     reader, parts = planned(logs_dir, minPartitions=many)
     careless, others = planned(logs_dir, minPartitions=many, failOnDataLoss="false")
     size = max((logs_dir / "t-0").glob("*.log")).stat().st_size
@@ -76,9 +76,9 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, damage, many
         damaged(logs_dir)
     with pytest.raises(kafkastore.KafkaStoreError) as raised:
         offsets(reader, parts)
-    if damage != "the directory is gone":
+    if damage != "the directory is deleted":
         assert isinstance(raised.value, DataLossError)
-    assert offsets(careless, others) == [each for each in range(300) if each not in gone]
+    assert offsets(careless, others) == [each for each in range(300) if each not in deletion]
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
@@ -91,7 +91,7 @@ def test_what_is_gone_since_it_was_planned_ends_the_query(logs_dir, damage, many
         (200, "a length leads too far"),
     ],
 )
-def test_a_segment_that_breaks_off_before_records_that_are_there_ends_the_query(
+def test_a_segment_that_ends_before_existing_records_ends_the_query(
     logs_dir, base_offset, damage, many, isolation
 ):
     log = logs_dir / "t-0" / f"{base_offset:020}.log"
@@ -154,7 +154,7 @@ def as_one(parts):
     return SlicePack((replace(slices[0], end_offset=slices[-1].end_offset),))
 
 
-def test_what_is_appended_after_planning_is_read_too(logs_dir):
+def test_records_appended_after_planning_are_read_too(logs_dir):
     reader, parts = planned(logs_dir)
     with LogDirWriter(logs_dir) as log_dir:
         writer = log_dir.writer("t", 0)
@@ -162,7 +162,7 @@ def test_what_is_appended_after_planning_is_read_too(logs_dir):
     assert offsets(reader, parts) == [*range(305)]
 
 
-def test_what_was_read_before_it_was_deleted_is_no_loss(large_logs, writable_copy):
+def test_records_read_before_their_deletion_are_not_a_loss(large_logs, writable_copy):
     copy = writable_copy(large_logs)
     reader, parts = planned(copy)
     batches = reader.read(as_one(parts))
@@ -175,7 +175,7 @@ def test_what_was_read_before_it_was_deleted_is_no_loss(large_logs, writable_cop
 @pytest.mark.parametrize(
     ("options", "end"), [({}, ""), ({"endingOffsets": '{"t": {"0": 295}}'}, " up to offset 295")]
 )
-def test_a_warning_of_what_is_left_out_names_an_offset_only_where_there_is_one(
+def test_a_warning_of_skipped_records_names_an_offset_only_if_known(
     logs_dir, caplog, options, end
 ):
     reader, parts = planned(logs_dir, failOnDataLoss="false", **options)

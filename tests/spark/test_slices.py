@@ -1,4 +1,4 @@
-"""Pieces of work: all offsets, each once, and about as large as asked."""
+"""Slices cover all offsets, each once, and have about the requested size."""
 from itertools import pairwise
 
 import pytest
@@ -82,10 +82,10 @@ def test_packs_keep_all_slices_in_order_and_fill_up(sizes, size):
 
 @given(st.integers(0, 50), st.integers(0, 300), st.integers(1, 60), st.booleans())
 def test_a_slice_is_cut_by_offsets_as_evenly_as_can_be(start, count, most, is_open):
-    whole = LogSlice("/t-0", "t", 0, start, END if is_open else start + count, 7, start + count)
-    parts = list(at_most(whole, most))
+    original = LogSlice("/t-0", "t", 0, start, END if is_open else start + count, 7, start + count)
+    parts = list(at_most(original, most))
     assert [each.start_offset for each in parts] == [start, *(e.end_offset for e in parts[:-1])]
-    assert parts[-1].end_offset == whole.end_offset
+    assert parts[-1].end_offset == original.end_offset
     counts = [each.known_end_offset - each.start_offset for each in parts]
     assert max(counts) <= most
     assert max(counts) - min(counts) <= 1
@@ -96,15 +96,15 @@ def test_a_slice_is_cut_by_offsets_as_evenly_as_can_be(start, count, most, is_op
 def test_slices_are_spread_over_enough_tasks(counts, wanted):
     slices = [LogSlice("/t-0", "t", at, 0, END, 7, count) for at, count in enumerate(counts)]
     parts = spread(slices, wanted)
-    for whole in slices:
-        own = [each for each in parts if each.partition == whole.partition]
+    for original in slices:
+        own = [each for each in parts if each.partition == original.partition]
         assert [each.start_offset for each in own] == [0, *(e.end_offset for e in own[:-1])]
         assert own[-1].end_offset == END
     assert min(wanted, sum(counts)) <= len(parts) <= wanted + len(slices)
 
 
 @given(st.lists(st.integers(0, 30)), st.integers(30, 60))
-def test_packs_have_no_more_records_than_asked_for(counts, most):
+def test_packs_have_no_more_records_than_requested(counts, most):
     slices = [LogSlice("/t-0", "t", 0, 0, count, 1, count) for count in counts]
     packs = pack(slices, 1 << 40, most)
     assert [each for one in packs for each in one.slices] == slices

@@ -1,4 +1,4 @@
-"""The benchmark of the data source: what it compares, and what it promises; no Spark is started."""
+"""The benchmark of the data source: comparisons and required speeds, without Spark."""
 from __future__ import annotations
 
 import os
@@ -30,7 +30,7 @@ def benchmark(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 class Frame:
-    """A frame that takes its time, and gives the next of some answers."""
+    """A frame that takes some time, and returns the next of some answers."""
 
     def __init__(self, seconds: float, *answers: int) -> None:
         self._seconds, self._answers = seconds, list(answers)

@@ -1,4 +1,4 @@
-"""Tables beside the records hold what kafkastore's own functions say of the same directories."""
+"""Tables other than the records equal the results of kafkastore's own functions."""
 import json
 import pickle
 import re
@@ -67,7 +67,7 @@ def rows_of(batch):
 
 
 def instant(ms):
-    """A timestamp as `rows_of` has it; None where there is none, or none that fits."""
+    """A timestamp as `rows_of` has it; None if it is missing or does not fit."""
     return ms * 1000 if ms is not None and 0 <= ms <= (2**63 - 1) // 1000 else None
 
 
@@ -158,7 +158,7 @@ def expected(path, table):
 
 
 def is_in_order(path, table):
-    """Whether all indexes of a directory are in order and end with a whole entry."""
+    """Whether all indexes of a directory are in order and end with a complete entry."""
     size = {"time_index": 12, "offset_index": 8, "transactions": 34}[table]
     for log in kafkastore.open(path):
         for segment in log.segments:
@@ -176,7 +176,7 @@ def is_in_order(path, table):
 
 
 @pytest.mark.golden_cases
-def test_tables_hold_what_kafkastore_says_of_real_directories(golden_case):
+def test_tables_equal_kafkastore_s_results_for_real_directories(golden_case):
     path = golden_case.logs
     assert read(path, "batches") == expected(path, "batches")
     if any(segment.end_error for log in kafkastore.open(path) for segment in log.segments):
@@ -202,7 +202,7 @@ def test_tables_hold_what_kafkastore_says_of_real_directories(golden_case):
 
 
 def dumped_batches(path):
-    """What ``dump`` prints of all logs, with the columns and timestamps of the table."""
+    """The output of ``dump`` for all logs, with the columns and timestamps of the table."""
     names = SCHEMAS["batches"].names
     for log in kafkastore.open(path):
         for segment in log.segments:
@@ -261,7 +261,7 @@ def test_spark_shows_the_same_tables(spark, golden, version, name):
         )
 
 
-# ---------------------------------------------------------------- logs by chance
+# ---------------------------------------------------------------- random logs
 
 
 @bounded(60)
@@ -305,7 +305,7 @@ def test_segments_are_reported_without_reading_logs(tmp_path):
 
 
 def bytes_read():
-    """What this process has read so far, by system calls."""
+    """Bytes that this process has read so far, by system calls."""
     with open("/proc/self/io") as counters:
         return int(counters.readline().split()[1])
 
@@ -315,12 +315,12 @@ def bytes_read():
 
 @pytest.fixture
 def broken(golden, writable_copy):
-    """A directory, its log of ``up-0``, and where in that a batch has a size that none can have."""
+    """A directory, its log of ``up-0``, and the position of a batch with an impossible size."""
     copy = writable_copy(golden("0.10.0.1", "upgrade", "answers").logs)
     log = kafkastore.open(copy)["up", 0]
-    whole = [batch.position for batch in log.batches()]
+    positions = [batch.position for batch in log.batches()]
     path = log.segments[0].log_path
-    third = whole[2]
+    third = positions[2]
     data = bytearray(path.read_bytes())
     data[third + 8 : third + 12] = (7).to_bytes(4, "big")
     path.write_bytes(data)
@@ -414,7 +414,7 @@ def test_segments_of_real_directories_are_those_of_list_logs(golden_case):
 def test_a_transaction_index_of_an_unknown_version(golden, writable_copy):
     copy = writable_copy(golden("2.4.0", "transactions", "answers").logs)
     path = max(copy.glob("txn-*/*.txnindex"), key=lambda each: each.stat().st_size)
-    whole = read(copy, "transactions")
+    all_rows = read(copy, "transactions")
     data = path.read_bytes()
     count = len(data) // 34
     path.write_bytes(data[:-34] + b"\0\1" + data[-32:])
@@ -422,7 +422,7 @@ def test_a_transaction_index_of_an_unknown_version(golden, writable_copy):
         read(copy, "transactions")
     assert (caught.value.path, caught.value.position) == (path, len(data) - 34)
     assert count > 0
-    assert len(read(copy, "transactions", failOnDataLoss="false")) == len(whole) - 1
+    assert len(read(copy, "transactions", failOnDataLoss="false")) == len(all_rows) - 1
 
 
 # ---------------------------------------------------------------- committed offsets
@@ -439,7 +439,7 @@ def test_commits_are_reported_of_the_chosen_partitions(tmp_path):
     assert sorted(read(root, "committed_offsets", **names)) == [
         ("orders", 0, "g", 9), ("orders", 1, "g", 6), ("pay", 0, "h", 7),
     ]
-    # Of a topic whose own partitions lie on another broker's disk.
+    # The topic's own partitions are on another broker's disk.
     assert read(root, "committed_offsets", subscribe="pay", **names) == [("pay", 0, "h", 7)]
     chosen = read(root, "committed_offsets", assign='{"orders": [1]}', **names)
     assert chosen == [("orders", 1, "g", 6)]
@@ -488,25 +488,25 @@ def test_options_that_are_not_for_a_table_are_refused(golden, options, problem, 
 
 def test_columns_are_chosen_by_the_option_or_by_a_schema(golden):
     path = golden("2.4.0", "codecs", "answers").logs
-    whole = expected(path, "batches")
+    all_rows = expected(path, "batches")
     rows = read(path, "batches", columns="codec,topic", **{"kafka.bootstrap.servers": "x:9092"})
-    assert rows == [(row[0], row[8]) for row in whole]
+    assert rows == [(row[0], row[8]) for row in all_rows]
     source = KafkaStoreDataSource({"path": str(path), "table": "batches"})
     schema = StructType([table_schema("batches")[name] for name in ("codec", "topic")])
     reader = source.reader(schema=schema)
     found = [row for part in reader.partitions() for each in reader.read(part)
              for row in rows_of(each)]
-    assert found == [(row[8], row[0]) for row in whole]
+    assert found == [(row[8], row[0]) for row in all_rows]
     with option_refused("value", "codec"):
         source.reader(schema=StructType().add("codec", StringType(), nullable=False))
 
 
 def test_partitions_are_chosen_as_for_records(golden):
     path = golden("0.10.0.1", "upgrade", "answers").logs
-    whole = expected(path, "segments")
-    assert read(path, "segments", subscribe="up") == [row for row in whole if row[0] == "up"]
+    all_rows = expected(path, "segments")
+    assert read(path, "segments", subscribe="up") == [row for row in all_rows if row[0] == "up"]
     assert read(path, "segments", assign='{"up": [1]}') == [
-        row for row in whole if row[:2] == ("up", 1)
+        row for row in all_rows if row[:2] == ("up", 1)
     ]
     with option_refused("not-found", "subscribe"):
         read(path, "segments", subscribe="x")

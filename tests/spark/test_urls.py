@@ -52,7 +52,7 @@ class Cloud:
     root: Path
 
     def put(self, directory: Path, name: str) -> str:
-        """Put a directory into the store, with whole seconds as the store tells times."""
+        """Put a directory into the store, with the store's resolution of times, seconds."""
         import s3fs
 
         s3fs.S3FileSystem(use_listings_cache=False).put(
@@ -71,7 +71,7 @@ class Cloud:
         return self.spark.read.format("kafkastore").options(**options).load([*map(str, paths)])
 
     def fetched(self) -> Counter[str]:
-        """How many bytes of each object came, by its name."""
+        """The bytes received of each object, by its name."""
         sizes: Counter[str] = Counter()
         for each in self.proxy.gets:
             sizes[each.path.rpartition("/")[2]] += each.bytes
@@ -91,7 +91,7 @@ def cloud(spark, tmp_path_factory):
         counting(port) as proxy,
         pytest.MonkeyPatch.context() as here,
     ):
-        told = {
+        settings = {
             "AWS_ACCESS_KEY_ID": s3_server.ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": s3_server.SECRET_KEY,
             "AWS_DEFAULT_REGION": "us-east-1",
@@ -99,7 +99,7 @@ def cloud(spark, tmp_path_factory):
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_ENDPOINT_URL": proxy.url,
         }
-        for name, value in told.items():
+        for name, value in settings.items():
             here.setenv(name, value)
             here.setitem(workers, name, value)
         forget_connections()
@@ -177,7 +177,7 @@ def test_a_range_of_times_fetches_indexes_and_the_batches_in_it(cloud, minutes):
     )
     assert [row.offset for row in frame.collect()] == [*range(778, 838)]
     logs = {name: size for name, size in cloud.fetched().items() if name.endswith(".log")}
-    # The segments with the minute, those whose indexes were looked behind, the last for its end.
+    # Segments with the minute, those read past their indexes, and the last for its end.
     assert len(logs) <= 838 // BATCHES + 3
     wanted = 60 * RECORD_BYTES
     assert sum(logs.values()) <= 3 * wanted + len(logs) * 4 * BLOCK_BYTES
@@ -200,7 +200,7 @@ def test_a_filter_on_times_fetches_nothing_before_them(cloud, minutes):
 
 
 @pytest.mark.soak
-def test_a_stream_reads_what_is_there_and_then_what_is_added(cloud, tmp_path):
+def test_a_stream_reads_existing_records_and_then_new_ones(cloud, tmp_path):
     def append(directory: Path, first: int, count: int) -> None:
         config = {"segment.bytes": 1000, "retention.ms": -1}
         with LogDirWriter(directory, clock=lambda: START) as log_dir:
@@ -256,8 +256,8 @@ READING = """
 import json, sys
 from kafkastore.spark import register, session
 
-url, told = sys.argv[1], json.loads(sys.argv[2])
-spark = session("local[1]", **{f"spark.executorEnv.{name}": told[name] for name in told})
+url, settings = sys.argv[1], json.loads(sys.argv[2])
+spark = session("local[1]", **{f"spark.executorEnv.{name}": settings[name] for name in settings})
 register(spark)
 print(spark.read.format("kafkastore").load(url).count())
 """
@@ -269,11 +269,11 @@ def test_a_new_session_has_credentials_by_its_environment_or_by_options(
     cloud, golden_stores, way
 ):
     (here, *_), (url, *_) = golden_stores
-    told = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    others = {name: value for name, value in os.environ.items() if name not in told}
+    settings = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    others = {name: value for name, value in os.environ.items() if name not in settings}
     by_options = way == "executorEnv"
     ran = subprocess.run(
-        [sys.executable, "-c", READING, url, json.dumps(told if by_options else {})],
+        [sys.executable, "-c", READING, url, json.dumps(settings if by_options else {})],
         env=others if by_options else os.environ,
         capture_output=True,
         text=True,
@@ -331,8 +331,8 @@ def test_tables_of_jobs_on_a_url_are_those_of_the_directory(cloud, committed, jo
 @pytest.mark.soak
 def test_records_of_a_url_become_parquet(cloud, committed, tmp_path):
     _, there = committed
-    told = jobs.records_to_parquet(cloud.spark, there, tmp_path / "out")
-    counts = {(row.topic, row.partition): (row.rows, row.path) for row in told.collect()}
+    result = jobs.records_to_parquet(cloud.spark, there, tmp_path / "out")
+    counts = {(row.topic, row.partition): (row.rows, row.path) for row in result.collect()}
     assert counts["orders", 0] == (4, f"{there}/orders-0")
     assert counts["orders", 1][0] == 3
     written_rows = cloud.spark.read.parquet(str(tmp_path / "out"))
@@ -381,19 +381,19 @@ def test_commands_on_spark_print_of_a_url_what_they_print_without(
 
 
 @pytest.mark.soak
-def test_the_pipeline_goes_the_whole_way_from_a_url(cloud, golden, writable_copy, tmp_path):
+def test_the_pipeline_completes_from_a_url(cloud, golden, writable_copy, tmp_path):
     logs = writable_copy(golden("0.8.2.2", "codecs", "answers").logs)
     url = cloud.put(logs, "backup")
     here = run_pipeline([logs], tmp_path / "here", spark=cloud.spark)
     there = run_pipeline([url], tmp_path / "there", spark=cloud.spark)
 
-    def told(result, of):
+    def comparable(result, of):
         (row,) = result.summary()
         text = (result.out / "result.json").read_text().replace(str(of), ".")
         (store,) = json.loads(text.replace(str(result.out), "out"))["stores"]
         return row._replace(store=""), {**store, "name": "", "migrated": "", "summary": ""}
 
-    assert told(there, url) == told(here, logs)
+    assert comparable(there, url) == comparable(here, logs)
     assert url in there.report.read_text()
     for path in (there.report, there.out / "result.json"):
         assert "kafkastore-remote" not in path.read_text()

@@ -67,9 +67,9 @@ def test_consumers_get_the_rows_that_were_written(spark, load_into_broker, tmp_p
             assert sorted(map(_comparable, given)) == sorted(map(_comparable, ours))
     keyed = [row for row in got if row[2] == "keyed"]
     assert len(keyed) == frame.where("topic = 'plain' and key is not null").count()
-    # Beside what was written a broker has put one record of its own behind each log.
-    for name, told in said.answers["partitions"].items():
-        assert told["records"][0][0] == kafkastore.open(target)[name].log_start_offset
+    # In addition, a broker appended one record of its own to each log.
+    for name, partition_answers in said.answers["partitions"].items():
+        assert partition_answers["records"][0][0] == kafkastore.open(target)[name].log_start_offset
         after = list(kafkastore.open(said.logs)[name].records())
         assert after[-1].offset == kafkastore.open(target)[name].log_end_offset
     logged = [line for line in said.answers["broker_log"] if "WARN" in line or "ERROR" in line]

@@ -38,14 +38,14 @@ final class FindTime implements Measure {
             LogSegment segment = LogSegment.open(directory, 0, config, Time.SYSTEM, true, 0, false, "");
             finder = timestamp -> segment.findOffsetByTimestamp(timestamp, 0);
         } else {
-            UnifiedLog whole = UnifiedLog.create(directory, config, 0, Long.MAX_VALUE, scheduler,
+            UnifiedLog unified = UnifiedLog.create(directory, config, 0, Long.MAX_VALUE, scheduler,
                 new BrokerTopicStats(), Time.SYSTEM, 900_000, new ProducerStateManagerConfig(86_400_000, true), 600_000,
                 new LogDirFailureChannel(8), true, Optional.empty());
-            finder = timestamp -> whole.fetchOffsetByTimestamp(timestamp, Optional.empty()).timestampAndOffsetOpt();
+            finder = timestamp -> unified.fetchOffsetByTimestamp(timestamp, Optional.empty()).timestampAndOffsetOpt();
         }
     }
 
-    /** Kafka extends the indexes that it opens: these are copies, beside hard links to the logs. */
+    /** Kafka extends the indexes that it opens: these are copies, next to hard links to the logs. */
     private static File copyOf(File directory) throws IOException {
         Path scratch = Files.createTempDirectory(directory.getParentFile().getParentFile().toPath(), "find-time-");
         Path copy = Files.createDirectory(scratch.resolve(directory.getName()));

@@ -74,7 +74,7 @@ public final class KafkaPeer {
 
     // ------------------------------------------------------------------ recovery
 
-    /** LogSegment.recover of a hard link to the log, which makes both indexes anew. */
+    /** LogSegment.recover of a hard link to the log, which rebuilds both indexes. */
     private static final class Recover implements Measure {
         private final File log;
         private final Path scratch;

@@ -30,7 +30,7 @@ SAMPLE_LOGS = Path("upgrade", "logs")
 
 
 def recorded_mtimes(case: Path) -> dict[Path, int]:
-    """Collect the mtimes that a case's answers files tell.
+    """Collect the mtimes that a case's answers files record.
 
     Parameters
     ----------
@@ -47,21 +47,21 @@ def recorded_mtimes(case: Path) -> dict[Path, int]:
         answers = json.loads(answers_file.read_text())
         for name, ms in answers["mtimes_ms"].items():
             recorded[Path(answers["logs"], name)] = ms
-        # A directory that was harmed has no answers of its own: nobody asked before the restart.
+        # A damaged directory has no answers of its own: nothing was queried before the restart.
         for name, ms in answers.get("mtimes_before_ms", {}).items():
             recorded.setdefault(Path("logs", name), ms)
     return recorded
 
 
 def pack(source: Path, paths: Iterable[Path], mtimes_ms: dict[Path, int]) -> bytes:
-    """Make a tar archive that depends on nothing but what is given.
+    """Create a reproducible tar archive, which depends only on the arguments.
 
     Parameters
     ----------
     source : path
         The directory that `paths` are relative to.
     paths : iterable of path
-        Files and directories. What stands in no `mtimes_ms` gets the newest of them.
+        Files and directories. A file in no `mtimes_ms` gets the newest of them.
     mtimes_ms : dict of path to int
         ms since 1970, by relative path.
 
@@ -74,7 +74,7 @@ def pack(source: Path, paths: Iterable[Path], mtimes_ms: dict[Path, int]) -> byt
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(paths):
-            member = tarfile.TarInfo(path.as_posix())  # owned by nobody in particular
+            member = tarfile.TarInfo(path.as_posix())  # owned by no particular user
             seconds, ms = divmod(mtimes_ms.get(path, newest_ms), 1000)
             member.mtime = seconds
             if ms:  # as text: a float would not keep it exactly
@@ -104,12 +104,12 @@ def pack_version(version_directory: Path) -> bytes:
     for path in paths:
         in_logs = len(path.parts) > 2 and path.parts[1].startswith("logs")
         if in_logs and path not in mtimes_ms and (version_directory / path).is_file():
-            raise ValueError(f"no answers file tells the mtime of {version_directory / path}")
+            raise ValueError(f"no answers file records the mtime of {version_directory / path}")
     return pack(version_directory, paths, mtimes_ms)
 
 
 def list_cases(version_directory: Path) -> dict[str, dict[str, Any]]:
-    """Tell what each case has: its answers files with their directories, and all directories."""
+    """List what each case has: its answers files with their directories, and all directories."""
     cases = {}
     for case in sorted(path for path in version_directory.iterdir() if path.is_dir()):
         cases[case.name] = {

@@ -1,4 +1,4 @@
-"""The jars of every Kafka broker used here, fetched with Maven when they are first asked for.
+"""The jars of every Kafka broker used here, fetched with Maven on first use.
 
 usage, from tests/golden:  python -m make.brokers [VERSION ...] [--work DIR]
 """
@@ -19,7 +19,7 @@ REFERENCE = "2.4.0"
 
 
 class Artifacts(NamedTuple):
-    """What Maven is asked for, beside the broker's own dependencies."""
+    """The artifacts that Maven fetches in addition to the broker's dependencies."""
 
     scala: str
     more: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-# log4j 1.2 names these although it runs without, and nobody publishes some of them.
+# log4j 1.2 names these although it runs without them, and some are not published.
 _UNWANTED = ("com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms", "javax.mail:mail")
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """Return what versions are compared by."""
+    """Return the sort key of a version."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -77,7 +77,7 @@ def _pom(version: str) -> str:
 
 
 def jars(version: str, work: Path = WORK) -> Path:
-    """Return the directory of a broker's jars, which are fetched if they are not there yet.
+    """Return the directory of a broker's jars; fetch them if they are missing.
 
     Parameters
     ----------

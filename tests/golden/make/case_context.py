@@ -1,4 +1,4 @@
-"""What a case works with: a cluster, a client, a seeded source of chance, the answers so far."""
+"""The context of a case: a cluster, a client, a seeded random generator, the answers so far."""
 from __future__ import annotations
 
 import os
@@ -32,7 +32,7 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What all cases of a run share."""
+    """The state that all cases of a run share."""
 
     seed: str
     work: Path
@@ -59,8 +59,8 @@ class CaseContext:
         Where the case's timestamps begin.
     partitions : dict
         Number of partitions by topic.
-    asked : dict
-        What was asked since the last `save`, by ``topic-partition``.
+    answers : dict
+        The answers since the last `save`, by ``topic-partition``.
     extra : dict
         Further fields of the next answers file.
     failed : list of str
@@ -79,8 +79,8 @@ class CaseContext:
         self._cluster: Cluster | None = None
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.partitions: dict[str, int] = {}
-        self.asked: dict[str, dict[str, Any]] = {}
-        self.asked_at_ms: int | None = None
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.queried_at_ms: int | None = None
         self.extra: dict[str, Any] = {}
         self.failed: list[str] = []
 
@@ -89,7 +89,7 @@ class CaseContext:
         return version_key(self.version) >= version
 
     def empty_out(self) -> None:
-        """Make the directory for what is saved, without what was there."""
+        """Create an empty directory for the results."""
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
 
@@ -133,7 +133,7 @@ class CaseContext:
         self.cluster.stop(kill=kill, zookeeper=zookeeper)
 
     def continue_on_copy(self, name: str, version: str | None = None) -> None:
-        """Go on with a copy of the current cluster, which is stopped.
+        """Continue with a copy of the current cluster, which is stopped.
 
         Parameters
         ----------
@@ -156,13 +156,13 @@ class CaseContext:
         self.cluster = copy
 
     def abandon(self) -> None:
-        """Kill what runs and forget what was asked."""
+        """Kill what runs and forget the answers."""
         if self._cluster is not None:
             self._cluster.abandon()
-        self.asked, self.extra = {}, {}
+        self.answers, self.extra = {}, {}
 
     def remove_run_directory(self) -> None:
-        """Remove what the brokers left there."""
+        """Remove the brokers' files."""
         shutil.rmtree(self.run_directory, ignore_errors=True)
 
     # Topics and records
@@ -259,10 +259,10 @@ class CaseContext:
             ms = values_ms(number) if callable(values_ms) else values_ms[number % len(values_ms)]
             os.utime(path, ns=(ms * 1_000_000, ms * 1_000_000))
 
-    # Asking and saving
+    # Querying and saving
 
     def questions(self, topic: str, partition: int = 0) -> PartitionQuestions:
-        """Return who asks about a partition."""
+        """Return the object that queries a partition."""
         return PartitionQuestions(self.cluster, self.client, self.rng, topic, partition)
 
     def ask(
@@ -273,15 +273,15 @@ class CaseContext:
         committed: bool = False,
         extra_timestamps: Iterable[int] = (),
     ) -> None:
-        """Ask everything about one partition and keep it for `save`."""
+        """Query everything about one partition and keep it for `save`."""
         answers = self.questions(topic, partition).answers(
             committed=committed, extra_timestamps=extra_timestamps
         )
-        self.asked[f"{topic}-{partition}"] = answers
-        self.asked_at_ms = int(time.time() * 1000)
+        self.answers[f"{topic}-{partition}"] = answers
+        self.queried_at_ms = int(time.time() * 1000)
 
     def ask_all(self, *, committed: bool = False, extra_timestamps: Sequence[int] = ()) -> None:
-        """Ask everything about every partition of the case's topics."""
+        """Query everything about every partition of the case's topics."""
         for topic, partitions in self.partitions.items():
             for partition in range(partitions):
                 self.ask(
@@ -296,7 +296,7 @@ class CaseContext:
         shutdown: str = "clean",
         dump: bool = True,
     ) -> None:
-        """Copy the stopped cluster's log directory, and write what was asked with its dump.
+        """Copy the stopped cluster's log directory, and write the answers with its dump.
 
         Parameters
         ----------
@@ -305,7 +305,7 @@ class CaseContext:
         shutdown : str
             ``clean`` or ``kill``.
         dump : bool
-            Ask DumpLogSegments too, which starts a JVM for each partition.
+            Run DumpLogSegments too, which starts a JVM for each partition.
         """
         cluster, copy = self.cluster, self.out / logs
         shutil.copytree(cluster.logs, copy)
@@ -319,20 +319,21 @@ class CaseContext:
             "broker_config": cluster.recorded_settings(),
             "topic_config": self.topic_configs,
             "shutdown": shutdown,
-            "asked_at_ms": self.asked_at_ms,
+            "asked_at_ms": self.queried_at_ms,
             "mtimes_ms": modified_ms(copy),
         }
-        content |= self.extra | {"partitions": self.asked}
+        content |= self.extra | {"partitions": self.answers}
         partitions = (path for path in copy.iterdir() if re.search(r"-\d+$", path.name))
         for directory in sorted(partitions) if dump else ():
-            told = self.asked.setdefault(directory.name, {})
-            # Of internal topics only those that the case asked about, or that tell of transactions.
+            partition_answers = self.answers.setdefault(directory.name, {})
+            # Dump only the internal topics that the case queried, and the transaction log.
             internal = directory.name.startswith("__")
-            if internal and "records" not in told and "__transaction" not in directory.name:
+            is_transaction_log = "__transaction" in directory.name
+            if internal and "records" not in partition_answers and not is_transaction_log:
                 continue
-            told["dump"] = dump_partition(cluster.version, directory, self.around.work)
+            partition_answers["dump"] = dump_partition(cluster.version, directory, self.around.work)
         write_json(self.out / f"{answers}.json", content)
-        self.asked, self.extra = {}, {}
+        self.answers, self.extra = {}, {}
 
     def try_variant(self, name: str, make: Callable[[], None]) -> None:
         """Make a variant of the case that need not work; if it does not, a file says why.

@@ -25,7 +25,7 @@ _STILL_REGISTERED = "NodeExists|already registered|already exists"
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on now."""
+    """Return a port of 127.0.0.1 that no process listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -35,7 +35,7 @@ def free_port() -> int:
 def _start_zookeeper(
     root: Path, port: int, work: Path, archive: ClassArchive
 ) -> LoggedProcess:
-    """Start a ZooKeeper whose data lie in ``root/zk`` and wait until it listens."""
+    """Start a ZooKeeper whose data is in ``root/zk`` and wait until it listens."""
     data = root / "zk"
     data.mkdir(exist_ok=True)
     config = root / "zk.cfg"

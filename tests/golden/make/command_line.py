@@ -2,7 +2,7 @@
 
 usage: python tests/golden/make OUTDIR [--version 2.4.0 ...] [--case NAME ...] [--seed WORD]
 
-Jars are fetched by Maven when a version is first asked for. ``codecs`` needs confluent-kafka.
+Jars are fetched by Maven on first use of a version. ``codecs`` needs confluent-kafka.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .java_client import JavaClients
 
 
 def make_case(version: str, name: str, out: Path, around: Surroundings) -> bool:
-    """Make one case of one version, and say how it went.
+    """Make one case of one version, and print the result.
 
     Parameters
     ----------

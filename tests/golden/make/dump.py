@@ -1,4 +1,4 @@
-"""What a version's own ``kafka.tools.DumpLogSegments`` says of a partition directory."""
+"""The output of a version's ``kafka.tools.DumpLogSegments`` for a partition directory."""
 from __future__ import annotations
 
 import re
@@ -36,7 +36,7 @@ _NAMES = {
     "keysize": "key_size",
     "keySize": "key_size",
 }
-# What almost every batch says is left out; absent means this.
+# The usual values of batches are left out; a missing field has this value.
 USUAL_VALUES: dict[str, Any] = {
     "is_valid": True,
     "base_sequence": -1,
@@ -51,7 +51,7 @@ USUAL_VALUES: dict[str, Any] = {
 
 @dataclass
 class Dump:
-    """What the tool printed, by file.
+    """The tool's output, by file.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ def _value(text: str) -> int | bool | str:
 
 
 def _batch(fields: dict[str, Any]) -> dict[str, Any]:
-    """Tell of a batch in our words, without what is as usual."""
+    """Describe a batch in our terms, without the usual values."""
     batch = {_NAMES.get(name, name): value for name, value in fields.items()}
     if "baseOffset" not in fields:  # a message, or a compressed wrapper, of the old formats
         batch["last_offset"] = batch.pop("offset")
@@ -149,7 +149,7 @@ def dump_partition(version: str, partition: Path, work: Path = WORK) -> dict[str
     Parameters
     ----------
     version : str
-        Whose tool is asked.
+        Whose tool is used.
     partition : path
         Left as it is: the tool opens indexes for writing, so it is given a copy.
     work : path
@@ -169,18 +169,18 @@ def dump_partition(version: str, partition: Path, work: Path = WORK) -> dict[str
         for path in partition.iterdir()
         if path.name.endswith(suffixes) and re.match(r"\d{20}\.", path.name)
     )
-    whole = Dump()
+    total = Dump()
     with tempfile.TemporaryDirectory(prefix="golden-dump-") as scratch:
         copy = Path(shutil.copytree(partition, Path(scratch, "partition")))
         while names:
             part = _run_tool(version, copy, names, work)
-            whole.batches |= part.batches
-            whole.entries |= part.entries
-            whole.printed += part.printed
-            # An exception in one file (zeros after the last batch, say) ends the tool: go on
+            total.batches |= part.batches
+            total.entries |= part.entries
+            total.printed += part.printed
+            # An exception in one file (zeros after the last batch, say) ends the tool: continue
             # with the files after it.
             names = names[names.index(part.died_in) + 1 :] if part.died_in in names else []
-    dumped: dict[str, Any] = {"batches": whole.batches} | whole.entries
-    if whole.printed:
-        dumped["printed"] = whole.printed[:60]
+    dumped: dict[str, Any] = {"batches": total.batches} | total.entries
+    if total.printed:
+        dumped["printed"] = total.printed[:60]
     return dumped

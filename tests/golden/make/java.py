@@ -24,10 +24,10 @@ _OPTIONS = (
 
 
 class BrokerFailure(RuntimeError):
-    """A broker, or a Java client of it, did not do what it was asked."""
+    """A broker, or a Java client of it, did not complete a request."""
 
 
-# What goes wrong when a broker does, rather than in these scripts.
+# Errors of a broker rather than of these scripts.
 BROKER_FAILURES = (BrokerFailure, OSError, EOFError, subprocess.SubprocessError)
 
 
@@ -96,7 +96,7 @@ class ClassArchive:
         return (f"-XX:ArchiveClassesAtExit={self._new}", "-Xlog:disable")
 
     def keep(self) -> None:
-        """Let the next process take what this one wrote as it ended."""
+        """Let the next process use the archive that this one wrote as it ended."""
         if self._new.exists():
             self._new.replace(self._path)
 
@@ -124,7 +124,7 @@ class LoggedProcess:
             )
 
     def log(self) -> str:
-        """Return what it has printed."""
+        """Return its output."""
         return self.log_file.read_text(errors="replace")
 
     def wait_for(self, pattern: str, seconds: float = 120) -> None:

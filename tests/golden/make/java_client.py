@@ -80,7 +80,7 @@ class JavaClient:
         )
 
     def __call__(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Have a command done.
+        """Run a command.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class JavaClient:
         Raises
         ------
         BrokerFailure
-            If it threw an exception or is gone.
+            If it threw an exception or has ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -127,7 +127,7 @@ class JavaClient:
 
 
 class JavaClients:
-    """One client process per version, started when first asked for.
+    """One client process per version, started on first use.
 
     Parameters
     ----------

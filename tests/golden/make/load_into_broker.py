@@ -1,4 +1,4 @@
-"""Put partition directories that someone wrote into a real broker, and ask what it makes of them.
+"""Load partition directories into a real broker, and query the result.
 
 usage, from tests/golden:
     python -m make.load_into_broker --version 3.9.1 --out OUT [--recover] TOPIC-PARTITION ...
@@ -32,7 +32,7 @@ _LOG_START_OFFSETS = "log-start-offset-checkpoint"
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How a broker is started on the directories, and what it is asked besides.
+    """How a broker is started on the directories, and further queries.
 
     Attributes
     ----------
@@ -40,18 +40,18 @@ class LoadOptions:
         Start it without the clean-shutdown marker and with recovery points of 0, so that it
         rebuilds every index, rather than trusting what it finds.
     topic_config : mapping
-        The topics' settings, beside or instead of an ``index.interval.bytes`` of 200 and segments
-        of 1 MB.
+        The topics' settings; they extend or replace an ``index.interval.bytes`` of 200 and
+        segments of 1 MB.
     recovery_points : mapping
         By ``topic-partition``, where `recover` is not to begin at 0.
     log_start_offsets : mapping
         By ``topic-partition``, for logs whose records were deleted up to an offset.
     extra_timestamps : iterable of int
-        Looked up besides those around the records'.
+        Looked up in addition to those around the records'.
     committed : bool
         Also what a read_committed consumer gets, and every look-up with both isolations.
     appended_timestamps : sequence of int
-        Of records that are produced to each partition once it has been asked about.
+        Of records that are produced to each partition once it has been queried.
     prepare : callable, optional
         Called with the log directory when the files are in it, before the broker starts there.
     """
@@ -74,7 +74,7 @@ def load_into_broker(
     *,
     work: Path = WORK,
 ) -> dict[str, Any]:
-    """Have a real broker load partition directories, and ask it everything.
+    """Have a real broker load partition directories, and query everything.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def load_into_broker(
     out : path
         Emptied; gets ``answers.json``, and ``logs`` as the broker left it.
     options : LoadOptions, optional
-        How it is started, and what it is asked besides.
+        How it is started, and further queries.
     work : path
         Where jars are kept.
 
@@ -132,12 +132,12 @@ def broker_on(
     *,
     work: Path = WORK,
 ) -> Iterator[CaseContext]:
-    """Start a real broker on partition directories; what it left is gone behind the ``with``.
+    """Start a real broker on partition directories; its files are deleted after the ``with``.
 
     Parameters
     ----------
     partitions, version, out, options, work
-        As `load_into_broker` takes them. Nothing is asked and nothing saved.
+        As `load_into_broker` takes them. Nothing is queried and nothing saved.
 
     Yields
     ------
@@ -172,7 +172,7 @@ def broker_on(
 
 
 def _partitions_by_topic(names: Iterable[str]) -> dict[str, list[int]]:
-    """Take the names of partition directories apart."""
+    """Parse the names of partition directories."""
     topics: dict[str, list[int]] = {}
     for name in sorted(names):
         parts = re.fullmatch(r"(.+)-(\d+)", name)
@@ -183,7 +183,7 @@ def _partitions_by_topic(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _replace_files(source: Path, target: Path) -> None:
-    """Put the files of one partition directory in the place of another's, mtimes and all."""
+    """Replace a partition directory's files by those of another, with mtimes."""
     for path in target.iterdir():
         if path.name != _KEPT:
             path.unlink()
@@ -193,7 +193,7 @@ def _replace_files(source: Path, target: Path) -> None:
 
 
 def _set_checkpoints(logs: Path, names: Iterable[str], options: LoadOptions) -> None:
-    """Write what the broker is to believe about the partitions."""
+    """Write the checkpoints that the broker reads about the partitions."""
     _update_checkpoint(logs / _LOG_START_OFFSETS, options.log_start_offsets)
     if options.recover:
         (logs / _MARKER).unlink(missing_ok=True)
@@ -232,11 +232,11 @@ def main() -> None:
         LoadOptions(recover=arguments.recover),
         work=arguments.work.absolute(),
     )
-    for name, told in answers["partitions"].items():
-        if "records" in told:
+    for name, found in answers["partitions"].items():
+        if "records" in found:
             print(
-                f"{name}: {len(told['records'])} records, offsets {told['log_start_offset']} to"
-                f" {told['log_end_offset']}, {len(told.get('list_offsets', []))} look-ups"
+                f"{name}: {len(found['records'])} records, offsets {found['log_start_offset']} to"
+                f" {found['log_end_offset']}, {len(found.get('list_offsets', []))} look-ups"
             )
     for line in answers["broker_log"]:
         print("log:", line)

@@ -1,4 +1,4 @@
-"""Everything a running broker is asked about one partition, in the form of the answers files."""
+"""All queries of one partition to a running broker, in the form of the answers files."""
 from __future__ import annotations
 
 import random
@@ -19,7 +19,7 @@ FAR_FUTURE = 4_102_444_800_000  # 2100-01-01
 LARGEST_INT64 = (1 << 63) - 1
 _DAY_MS = 86_400_000
 _SPECIAL_TIMESTAMPS = (-1, -2, -3, -4, -5)
-# The versions at which ListOffsets changed; the broker's highest is asked too.
+# The versions at which ListOffsets changed; the broker's highest is used too.
 _LIST_OFFSETS_VERSIONS = (1, 2, 4, 6, 7, 8, 9, 10)
 
 Row = list[Any]
@@ -32,7 +32,7 @@ def log_files(partition: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class PartitionQuestions:
-    """Asks one partition's broker.
+    """Query one partition's broker.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class PartitionQuestions:
     rng : random.Random
         Chooses among many timestamps.
     topic, partition : str, int
-        What is asked about.
+        What is queried.
     """
 
     cluster: Cluster
@@ -54,20 +54,20 @@ class PartitionQuestions:
 
     @property
     def directory(self) -> Path:
-        """Where the broker writes it."""
+        """The partition's directory in the broker."""
         return self.cluster.logs / f"{self.topic}-{self.partition}"
 
     def answers(
         self, *, committed: bool = False, extra_timestamps: Iterable[int] = ()
     ) -> dict[str, Any]:
-        """Ask everything.
+        """Run all queries.
 
         Parameters
         ----------
         committed : bool
             Also what a read_committed consumer gets, and every timestamp with both isolations.
         extra_timestamps : iterable of int
-            Looked up besides those around records and mtimes.
+            Looked up in addition to those around records and mtimes.
 
         Returns
         -------
@@ -95,7 +95,7 @@ class PartitionQuestions:
         mtimes_ms = {path.name: modified_ms_of(path) for path in log_files(self.directory)}
         answers["mtimes_when_asked_ms"] = mtimes_ms
         timestamps = self._timestamps(records) | set(extra)
-        if any(row[1] < 0 for row in records):  # segments without timestamps go by their mtimes
+        if any(row[1] < 0 for row in records):  # segments without timestamps use mtimes
             timestamps |= _around(mtimes_ms.values())
         if newest >= 1:
             looked_up = sorted(timestamps)
@@ -106,7 +106,7 @@ class PartitionQuestions:
         return answers
 
     def _end_of_log(self, timestamp: int) -> int:
-        """Ask for one of the ends."""
+        """Query one of the ends."""
         wire = self.cluster.wire
         if self.cluster.list_offsets_versions[1] >= 1:
             offset: int = wire.list_offsets(self.topic, self.partition, timestamp)["offset"]
@@ -148,44 +148,44 @@ class PartitionQuestions:
             segment = [row[1] for row in records if start <= row[0] < end and row[1] >= 0]
             if segment:
                 kept |= {segment[0], segment[-1], max(segment), min(segment)}
-        asked = _around(kept) | {0, 1, FAR_FUTURE + 1, LARGEST_INT64}
+        targets = _around(kept) | {0, 1, FAR_FUTURE + 1, LARGEST_INT64}
         if len(stamps) >= 12:
-            asked.add((stamps[0] + stamps[-1]) // 2)
+            targets.add((stamps[0] + stamps[-1]) // 2)
         else:
-            asked |= {(a + b) // 2 for a, b in pairwise(stamps)}
-        return {timestamp for timestamp in asked if timestamp >= 0}
+            targets |= {(a + b) // 2 for a, b in pairwise(stamps)}
+        return {timestamp for timestamp in targets if timestamp >= 0}
 
     def _list_offsets(self, timestamps: list[int], *, committed: bool) -> list[dict[str, Any]]:
-        """Ask ListOffsets in the versions at which it changed."""
+        """Call ListOffsets in the versions at which it changed."""
         newest = self.cluster.list_offsets_versions[1]
-        asked = [(timestamp, 1, 0) for timestamp in timestamps]
+        queries = [(timestamp, 1, 0) for timestamp in timestamps]
         if newest >= 2:
             some = timestamps[:: max(1, len(timestamps) // 12)]
-            asked += [(timestamp, newest, 0) for timestamp in (timestamps if committed else some)]
+            queries += [(timestamp, newest, 0) for timestamp in (timestamps if committed else some)]
             some = timestamps if committed else some[:4]
-            asked += [(timestamp, newest, 1) for timestamp in some]
-            asked += [(-1, 2, 1), (-2, 2, 1)]
+            queries += [(timestamp, newest, 1) for timestamp in some]
+            queries += [(-1, 2, 1), (-2, 2, 1)]
         versions = sorted({*_LIST_OFFSETS_VERSIONS, newest})
-        asked += [
+        queries += [
             (timestamp, version, 0)
             for version in versions
             if version <= newest
             for timestamp in _SPECIAL_TIMESTAMPS
         ]
-        asked.append((-6, newest, 0))
+        queries.append((-6, newest, 0))
         if newest >= 2:
-            asked.append((-1, newest, 1))
-        return [self.list_offsets_row(*question) for question in asked]
+            queries.append((-1, newest, 1))
+        return [self.list_offsets_row(*question) for question in queries]
 
     def list_offsets_row(self, timestamp: int, version: int, isolation: int) -> dict[str, Any]:
-        """Ask ListOffsets once; the row has the question and the answer."""
+        """Call ListOffsets once; the row has the question and the answer."""
         answer = self.cluster.wire.list_offsets(
             self.topic, self.partition, timestamp, version=version, isolation=isolation
         )
         return {"timestamp": timestamp, "version": version, "isolation": isolation} | answer
 
     def _list_offsets_v0(self, segment_times: list[int], extra: list[int]) -> list[dict[str, Any]]:
-        """Ask the ListOffsets that goes by mtimes."""
+        """Call the ListOffsets that uses mtimes."""
         if len(segment_times) > 12:
             middle = self.rng.sample(segment_times[4:-4], 4)
             segment_times = segment_times[:4] + middle + segment_times[-4:]
@@ -208,7 +208,7 @@ class PartitionQuestions:
         return rows
 
     def _list_offsets_v0_row(self, timestamp: int, max_num_offsets: int) -> dict[str, Any]:
-        """Ask ListOffsets v0 once."""
+        """Call ListOffsets v0 once."""
         error, offsets = self.cluster.wire.list_offsets_v0(
             self.topic, self.partition, timestamp, max_num_offsets
         )

@@ -1,4 +1,4 @@
-"""Records that the cases produce, made up by chance."""
+"""Random records that the cases produce."""
 from __future__ import annotations
 
 import random

@@ -1,4 +1,4 @@
-"""The settings of a broker that stands alone on this machine."""
+"""The settings of a standalone broker on this machine."""
 from __future__ import annotations
 
 import re
@@ -12,7 +12,7 @@ from .brokers import version_key
 Mode = Literal["zk", "kraft"]
 Settings = dict[str, str | int]
 
-# A setting of ours, not Kafka's: the metadata log lies among the partitions.
+# A setting of ours, not Kafka's: the metadata log is stored with the partitions.
 METADATA_WITH_LOGS = "_metadata_with_logs"
 # Depends on the machine, so that answers files leave it out.
 _LOCAL = re.compile(r"(dir|dirs|listeners|connect|voters|port|host\.name)$")
@@ -55,12 +55,12 @@ class ServerProperties:
         return self._storage() | self._transactions() | own | more
 
     def recorded(self, ports: Ports) -> dict[str, str]:
-        """Return what answers files tell: without ports and directories."""
+        """Return what answers files record: without ports and directories."""
         settings = self.settings(ports)
         return {name: str(settings[name]) for name in sorted(settings) if not _LOCAL.search(name)}
 
     def _storage(self) -> Settings:
-        """Return what concerns the logs; small indexes, one internal partition, no retention."""
+        """Return the settings of the logs; small indexes, one internal partition, no retention."""
         return {
             "log.dirs": str(self.root / "logs"),
             "num.partitions": 1,
@@ -80,7 +80,7 @@ class ServerProperties:
         }
 
     def _transactions(self) -> Settings:
-        """Return what concerns the coordinators, from 0.11 on."""
+        """Return the settings of the coordinators, from 0.11 on."""
         if version_key(self.version) < (0, 11):
             return {}
         return {
@@ -92,7 +92,7 @@ class ServerProperties:
         }
 
     def _zookeeper(self, ports: Ports) -> Settings:
-        """Return what makes it listen and register with ZooKeeper."""
+        """Return the settings of listeners and of ZooKeeper."""
         register: Settings = {
             "broker.id": 0,
             "zookeeper.connect": f"127.0.0.1:{ports.zookeeper}",
@@ -108,7 +108,7 @@ class ServerProperties:
         return register | {"listeners": listener, "advertised.listeners": listener}
 
     def _kraft(self, ports: Ports) -> Settings:
-        """Return what makes it broker and controller in one."""
+        """Return the settings of a combined broker and controller."""
         listener = f"PLAINTEXT://127.0.0.1:{ports.broker}"
         settings: Settings = {
             "process.roles": "broker,controller",

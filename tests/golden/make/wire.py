@@ -1,4 +1,4 @@
-"""The few Kafka requests that are asked over a raw socket, so that their version is known.
+"""The few Kafka requests that are sent over a raw socket, so that their version is known.
 
 ListOffsets v0 (the OffsetRequest that goes by mtimes) up to v11, Fetch v0 to v4 (high watermark,
 last stable offset), ApiVersions v0. Source: the protocol guide, and the schemas in
@@ -49,7 +49,7 @@ class Answer:
     Parameters
     ----------
     data : bytes
-        The response behind its size.
+        The response after its size.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -83,7 +83,7 @@ class Answer:
             self.skip(self.unsigned_varint())
 
     def enter_only_partition(self, *, flexible: bool = False) -> None:
-        """Go to the fields of the one partition of the one topic that was asked about."""
+        """Skip to the fields of the one partition of the one topic that was queried."""
         if flexible:
             topics = self.unsigned_varint() - 1
             self.skip(self.unsigned_varint() - 1)
@@ -99,7 +99,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Watermarks:
-    """What a Fetch response tells beside records; no `last_stable_offset` before version 4."""
+    """The fields of a Fetch response but records; no `last_stable_offset` before version 4."""
 
     error: int
     high_watermark: int
@@ -121,12 +121,12 @@ class Wire:
         self._correlation_id = 0
 
     def call(self, api_key: int, version: int, body: bytes, *, flexible: bool = False) -> Answer:
-        """Send a request and return the response behind its header.
+        """Send a request and return the response after its header.
 
         Raises
         ------
         OSError, EOFError
-            If the broker hung up; the next call connects anew.
+            If the broker hung up; the next call connects again.
         """
         if self._socket is None:
             self._socket = socket.create_connection(self._address, 15)
@@ -148,7 +148,7 @@ class Wire:
 
     @staticmethod
     def _receive(connection: socket.socket, size: int) -> bytes:
-        """Receive exactly so many bytes."""
+        """Receive exactly this many bytes."""
         received = b""
         while len(received) < size:
             more = connection.recv(size - len(received))
@@ -158,7 +158,7 @@ class Wire:
         return received
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -177,7 +177,7 @@ class Wire:
     def list_offsets_v0(
         self, topic: str, partition: int, timestamp: int, max_num_offsets: int
     ) -> tuple[int, list[int]]:
-        """Ask ListOffsets version 0, which goes by the segments' mtimes.
+        """Call ListOffsets version 0, which uses the segments' mtimes.
 
         Returns
         -------
@@ -203,12 +203,12 @@ class Wire:
         isolation: int = 0,
         current_leader_epoch: int = -1,
     ) -> dict[str, Any]:
-        """Ask ListOffsets, version 1 or later.
+        """Call ListOffsets, version 1 or later.
 
         Parameters
         ----------
         topic, partition : str, int
-            What is asked about.
+            What is queried.
         timestamp : int
             ms since 1970, or one of the special ones below 0.
         version : int
@@ -253,11 +253,11 @@ class Wire:
     def watermarks(
         self, topic: str, partition: int, offset: int, *, version: int = 4
     ) -> Watermarks:
-        """Fetch at an offset, for the sake of what stands beside the records."""
+        """Fetch at an offset to read the fields other than the records."""
         request = struct.pack(">iii", -1, 0, 0)
         if version >= 3:
             request += struct.pack(">i", 1)
-        if version >= 4:  # read_committed: 0.11 tells no last stable offset otherwise
+        if version >= 4:  # read_committed: 0.11 returns no last stable offset otherwise
             request += struct.pack(">b", 1)
         request += struct.pack(">i", 1) + _string(topic)
         request += struct.pack(">iiqi", 1, partition, offset, 1)
@@ -271,12 +271,12 @@ class Wire:
     def wait_for_leader(
         self, topic: str, partition: int, *, version: int, seconds: float = 30
     ) -> None:
-        """Wait until the broker answers for the partition, or tells a lasting error.
+        """Wait until the broker answers for the partition, or returns a lasting error.
 
         Parameters
         ----------
         topic, partition : str, int
-            What is asked about.
+            What is queried.
         version : int
             0 for brokers that know no other ListOffsets, else 1.
         seconds : float

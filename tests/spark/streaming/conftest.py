@@ -1,4 +1,4 @@
-"""Log directories that tests of streams write, and what is read of them."""
+"""Log directories that tests of streams write, and the sizes of reads."""
 import os
 
 import pytest
@@ -15,7 +15,7 @@ def log_dir(tmp_path):
 
 @pytest.fixture
 def read_bytes(monkeypatch):
-    """How much each read of a log got."""
+    """The size of each read of a log."""
     sizes = []
     preadv = os.preadv
 

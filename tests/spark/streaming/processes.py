@@ -28,7 +28,7 @@ def record(value: bytes) -> Record:
 
 
 class Writer:
-    """A log directory at work, and the truth of what was in it."""
+    """A log directory that changes, and all records that it has held."""
 
     def __init__(self, logs: Path, seed: int) -> None:
         self.random = random.Random(seed)
@@ -69,20 +69,20 @@ class Writer:
         self.epochs[which] += self.random.randrange(2)
         self.cuts += 1
 
-    def cut_behind(self, which: tuple[str, int], offset: int) -> None:
-        """Truncate anywhere at or behind an offset, and write something else there."""
+    def cut_at_or_after(self, which: tuple[str, int], offset: int) -> None:
+        """Truncate anywhere at or after an offset, and write something else there."""
         if places := [each for each in self.batches[which] if each >= offset]:
             self.cut(which, self.random.choice(places))
             if self.random.random() < 0.7:
                 self.append(which, self.random.randint(1, 40))
 
     def delete_before(self, which: tuple[str, int], offset: int) -> None:
-        """Let retention take what lies before an offset."""
+        """Let retention delete the records before an offset."""
         self.writer(which).delete_records(offset)
         self.deletions += len(self.writer(which).delete_old_segments().deletions)
 
     def step(self) -> None:
-        """Append, and sometimes do something else."""
+        """Append, and sometimes roll or add a partition."""
         which = self.random.choice(list(self.truth))
         self.append(which, self.random.randint(1, 12))
         chance = self.random.random()
@@ -94,7 +94,7 @@ class Writer:
 
 
 def write(folder: Path, seed: int) -> None:
-    """Write until told to stop; cut and delete when, and where, the query says that it is safe."""
+    """Write until asked to stop; cut and delete when, and where, the query says that it is safe."""
     writer = Writer(folder / "logs", seed)
     for partition in range(3):
         writer.add("orders", partition)
@@ -107,7 +107,7 @@ def write(folder: Path, seed: int) -> None:
                 for partition, end in partitions.items():
                     which = (topic, int(partition))
                     if writer.random.random() < 0.5:
-                        writer.cut_behind(which, end)
+                        writer.cut_at_or_after(which, end)
                     if writer.random.random() < 0.5:
                         starts = bounds["starts"].get(topic, {})
                         writer.delete_before(which, starts.get(partition, 0))
@@ -121,7 +121,7 @@ def write(folder: Path, seed: int) -> None:
 
 
 def offsets_of(checkpoint: Path, batch: int) -> dict[str, Any]:
-    """What a query's checkpoint says of the end of a batch."""
+    """The end of a batch by a query's checkpoint."""
     text = (checkpoint / "offsets" / str(batch)).read_text()
     return json.loads(text.splitlines()[-1])
 
@@ -142,7 +142,7 @@ def follow(
         if hangs:
             (folder / "control" / "delivered").touch()
             time.sleep(600)
-        if not trigger:  # the next batch is planned only behind this
+        if not trigger:  # the next batch is planned only after this
             ask_for_cuts(folder, batch)
 
     stream = spark.readStream.format("kafkastore").options(**options).load(str(folder / "logs"))
@@ -155,7 +155,7 @@ def follow(
 
 
 def ask_for_cuts(folder: Path, batch: int) -> None:
-    """Have the writer truncate behind this batch and delete before it; wait until it did."""
+    """Have the writer truncate after this batch and delete before it; wait until it did."""
     checkpoint = folder / "checkpoint"
     bounds = {
         "ends": _topics(offsets_of(checkpoint, batch)),
@@ -175,7 +175,7 @@ def _topics(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(what: str, folder: Path, argument: str) -> None:
-    """Run as a process of its own."""
+    """Run as a separate process."""
     if what == "write":
         write(folder, int(argument))
     else:

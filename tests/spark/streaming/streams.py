@@ -12,7 +12,7 @@ ALL = ReadAllAvailable()
 
 
 def reader_of(path, **options):
-    """A stream reader as Spark makes it; from the earliest offset, unless told otherwise."""
+    """A stream reader as Spark makes it; from the earliest offset, unless options say otherwise."""
     source = KafkaStoreDataSource({"path": str(path), "startingOffsets": "earliest", **options})
     return source.streamReader(schema=source.schema())
 

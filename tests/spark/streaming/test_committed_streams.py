@@ -65,7 +65,7 @@ def test_a_stream_of_committed_records_waits_for_what_is_not_decided(log_dir):
     assert [row[2] for row in read(reader, end, last)] == [3]
 
 
-def test_a_task_reads_no_more_for_what_was_aborted_than_its_records_need(log_dir, read_bytes):
+def test_a_task_reads_only_the_transaction_indexes_that_it_needs(log_dir, read_bytes):
     writer = log_dir.writer("orders", 0)
     append(writer, *["v" * 10_000] * 200)  # 2 MB
     reader = reader_of(log_dir.path, isolation="read_committed")

@@ -1,4 +1,4 @@
-"""What is new in logs that grow, roll, come and go."""
+"""New records in logs that grow, roll, appear and disappear."""
 import json
 import os
 import shutil
@@ -43,7 +43,7 @@ def test_rolls_new_partitions_and_new_topics_are_followed(log_dir):
     ]
 
 
-def test_a_stream_of_an_empty_directory_begins_with_the_first_record_all_the_same(log_dir):
+def test_a_stream_of_an_empty_directory_begins_with_the_first_record(log_dir):
     reader = KafkaStoreDataSource({"path": str(log_dir.path)}).streamReader(spark_schema())
     start = reader.latestOffset(reader.initialOffset(), ALL)
     assert start != reader.initialOffset()
@@ -54,7 +54,7 @@ def test_a_stream_of_an_empty_directory_begins_with_the_first_record_all_the_sam
     assert read(reader, start, end) == [("orders", 0, 0, "0")]
 
 
-def test_what_is_not_subscribed_to_is_not_followed(log_dir):
+def test_topics_that_are_not_subscribed_are_not_followed(log_dir):
     for topic in ("orders", "payments"):
         append(log_dir.writer(topic, 0), "0")
     reader = reader_of(log_dir.path, subscribePattern="^ord")
@@ -66,22 +66,22 @@ def test_what_is_not_subscribed_to_is_not_followed(log_dir):
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("tail", [b"\0" * 100, "little", "half", "damaged"], ids=str)
-def test_the_end_is_after_the_last_whole_batch(log_dir, tail, isolation):
+def test_the_end_is_after_the_last_complete_batch(log_dir, tail, isolation):
     writer = log_dir.writer("orders", 0)
     append(writer, "0", "1", "2")
     path = writer.path / f"{0:020}.log"
-    whole = path.read_bytes()
-    batch = len(whole) // 3
-    third = whole[2 * batch :]
+    complete = path.read_bytes()
+    batch = len(complete) // 3
+    third = complete[2 * batch :]
     tails = {"little": third[:10], "half": third[:-5], "damaged": third[:-1] + b"\xff"}
     copy = log_dir.path.parent / "copy" / "orders-0"
     shutil.copytree(writer.path, copy)
     copied = copy / path.name
-    copied.write_bytes(whole[: 2 * batch] + tails.get(tail, tail))
+    copied.write_bytes(complete[: 2 * batch] + tails.get(tail, tail))
     reader = reader_of(copy, isolation=isolation)
     first = reader.latestOffset({}, ALL)
     assert [row[3] for row in read(reader, {}, first)] == ["0", "1"]
-    copied.write_bytes(whole)  # what was being written is there now
+    copied.write_bytes(complete)  # what was being written is there now
     second = reader.latestOffset(first, ALL)
     assert [row[3] for row in read(reader, first, second)] == ["2"]
 
@@ -116,7 +116,7 @@ def instead_of_waiting(monkeypatch, change):
     )
 
 
-def test_a_partition_that_is_in_no_directory_for_a_moment_is_not_gone(log_dir, monkeypatch):
+def test_a_partition_briefly_in_no_directory_is_not_deleted(log_dir, monkeypatch):
     append(log_dir.writer("orders", 0), "0")
     append(log_dir.writer("orders", 1), "0")
     reader = reader_of(log_dir.path)

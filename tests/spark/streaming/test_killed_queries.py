@@ -1,4 +1,4 @@
-"""Queries that are killed beside a writer at work: the sink holds each record once."""
+"""Queries that are killed next to a running writer: the sink holds each record once."""
 import json
 import os
 import random
@@ -17,7 +17,7 @@ PROCESSES = Path(__file__).with_name("processes.py")
 
 
 class Processes:
-    """A writer and a query in processes of their own, the query killed again and again."""
+    """A writer and a query in separate processes; the query is killed repeatedly."""
 
     def __init__(self, folder, seed, **options):
         self.folder, self.options = folder, options
@@ -38,7 +38,7 @@ class Processes:
         self.query = self.run(what, json.dumps(self.options))
 
     def planned(self):
-        """How many batches were planned, delivered or not."""
+        """The number of batches planned, delivered or not."""
         return len(list((self.folder / "checkpoint" / "offsets").glob("[0-9]*")))
 
     def wait_for(self, count, what):
@@ -49,7 +49,7 @@ class Processes:
             time.sleep(0.01)
 
     def kill(self):
-        """Kill the query's whole process group, as a machine that loses power does."""
+        """Kill the query's process group, as a machine that loses power does."""
         os.killpg(self.query.pid, signal.SIGKILL)
         self.query.wait()
 

@@ -21,7 +21,7 @@ def started(spark, folder, sink="noop", **options):
 
 
 @pytest.mark.soak
-def test_available_now_reads_what_is_there_in_batches_of_a_size(spark, log_dir, tmp_path):
+def test_available_now_reads_existing_records_in_batches_of_a_size(spark, log_dir, tmp_path):
     for partition, count in enumerate([60, 30]):
         log_dir.writer("orders", partition).append_records([record(b"x")] * count)
     query = started(spark, tmp_path, "parquet", maxOffsetsPerTrigger=60)
@@ -50,7 +50,7 @@ def test_a_loss_ends_a_running_query(spark, log_dir, tmp_path):
 
 
 @pytest.mark.soak
-def test_a_loss_that_is_no_matter_stands_in_the_progress(spark, log_dir, tmp_path):
+def test_a_tolerated_loss_is_in_the_progress(spark, log_dir, tmp_path):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 9))
     assert started(spark, tmp_path).awaitTermination(300)

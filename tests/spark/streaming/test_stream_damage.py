@@ -39,7 +39,7 @@ def test_a_stream_continues_past_damage_anywhere(log_dir, tmp_path, damage, segm
 
 
 @pytest.mark.parametrize("damage", [flip_length, flip_payload, zero_batch])
-def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, damage):
+def test_a_stream_continues_if_records_it_has_read_are_damaged(log_dir, tmp_path, damage):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 5))
     logs = tmp_path / "logs"
@@ -55,7 +55,7 @@ def test_a_stream_goes_on_where_what_it_has_read_is_damaged(log_dir, tmp_path, d
         assert [row[2] for row in read(again, end, after)] == [5, 6, 7, 8]
 
 
-def test_a_query_goes_on_past_damage_and_from_its_checkpoint(spark, log_dir, tmp_path):
+def test_a_query_continues_past_damage_and_from_its_checkpoint(spark, log_dir, tmp_path):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 5))
     running = {"onCorrupt": "skip", "maxOffsetsPerTrigger": 3}

@@ -1,4 +1,4 @@
-"""Records that are gone, or are others, under a stream."""
+"""Records that are deleted or replaced while a stream runs."""
 import shutil
 
 import pytest
@@ -13,12 +13,12 @@ from kafkastore.store.log_store import open_store
 
 
 def lose(reader, start, *expected):
-    """A loss fails the query, or with failOnDataLoss off is told in the next offset."""
+    """A loss fails the query, or with failOnDataLoss off is reported in the next offset."""
     with losses(expected):
         reader.latestOffset(start, ALL)
     indulgent = reader_of(reader.given["path"], failOnDataLoss="false")
     end = indulgent.latestOffset(start, ALL)
-    assert indulgent.latestOffset(end, ALL) is end  # told once
+    assert indulgent.latestOffset(end, ALL) is end  # reported once
     assert reader_of(reader.given["path"]).latestOffset(end, ALL) is end
     return end, read(indulgent, start, end)
 
@@ -72,7 +72,7 @@ def test_with_a_new_leader_the_place_is_known_from_which_records_are_others(log_
     assert [row[3] for row in lost[1]] == list("abcd")
 
 
-def test_what_was_cut_before_it_was_read_is_no_loss(log_dir):
+def test_records_truncated_before_they_were_read_are_not_a_loss(log_dir):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 9))
     reader = reader_of(log_dir.path, maxOffsetsPerTrigger="4")
@@ -100,21 +100,21 @@ def test_retention_beyond_what_was_read_is_a_loss(log_dir):
     assert [row[2] for row in lost[1]] == [6, 7, 8]
 
 
-def test_a_topic_that_is_gone_is_a_loss(log_dir):
+def test_a_deleted_topic_is_a_loss(log_dir):
     append(log_dir.writer("orders", 0), "0")
-    append(gone := log_dir.writer("payments", 0), "0")
+    append(payments := log_dir.writer("payments", 0), "0")
     reader = reader_of(log_dir.path)
     start = reader.latestOffset({}, ALL)
-    gone.path.rename(gone.path.with_name("payments-0." + "0" * 32 + "-delete"))
+    payments.path.rename(payments.path.with_name("payments-0." + "0" * 32 + "-delete"))
     end, rows = lose(reader, start, "gone", "payments-0", 1)
     assert rows == []
     assert "payments" not in end
     with LogDirWriter(log_dir.path.parent / "other") as other:
-        append(made := other.writer("payments", 0), "made anew")
-        shutil.copytree(made.path, gone.path)
+        append(made := other.writer("payments", 0), "recreated")
+        shutil.copytree(made.path, payments.path)
     following = reader_of(log_dir.path)
     assert [row[3] for row in read(following, end, following.latestOffset(end, ALL))] == [
-        "made anew"
+        "recreated"
     ]
 
 
@@ -126,13 +126,13 @@ def test_a_topic_that_is_not_subscribed_to_any_more_is_a_loss(log_dir):
         reader_of(log_dir.path, subscribe="orders").latestOffset(start, ALL)
 
 
-def test_a_topic_that_was_made_again_is_noticed(log_dir, tmp_path):
+def test_a_recreated_topic_is_noticed(log_dir, tmp_path):
     append(log_dir.writer("orders", 0), *numbers(0, 3))
     start = reader_of(log_dir.path).latestOffset({}, ALL)
-    with LogDirWriter(tmp_path / "anew") as anew:
-        append(anew.writer("orders", 0), *"abcdef")
+    with LogDirWriter(tmp_path / "recreated") as recreated:
+        append(recreated.writer("orders", 0), *"abcdef")
         with losses(("rewritten", "orders-0", 3)):
-            reader_of(anew.path).latestOffset(start, ALL)
+            reader_of(recreated.path).latestOffset(start, ALL)
 
 
 def test_a_new_partition_that_does_not_begin_at_0_has_lost_its_beginning(log_dir):
@@ -146,7 +146,7 @@ def test_a_new_partition_that_does_not_begin_at_0_has_lost_its_beginning(log_dir
     assert lose(reader, start, "deleted", "orders-1", 2)[1] == [("orders", 1, 2, "2")]
 
 
-def test_compaction_is_no_loss(golden):
+def test_compaction_is_not_a_loss(golden):
     case = golden("2.4.0", "compacted", "answers")
     log = next(iter(open_store(case.logs)))
     before = StreamOffset({log.topic_partition: log.segments[-1].base_offset - 1})

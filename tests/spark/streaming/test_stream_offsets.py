@@ -1,4 +1,4 @@
-"""What a checkpoint keeps, and that each record is delivered once by it."""
+"""The contents of a checkpoint; with it each record is delivered once."""
 import json
 import random
 
@@ -46,7 +46,7 @@ def test_a_first_batch_of_which_the_beginning_is_not_known_is_refused(log_dir):
         reader_of(log_dir.path).partitions({}, {"orders": {"0": 1}})
 
 
-def test_offsets_are_equal_whatever_order_partitions_were_found_in():
+def test_offsets_are_equal_for_any_order_of_partitions():
     ways = [
         StreamOffset({("b", 1): 1, ("a", 10): 2, ("a", 9): 3}),
         StreamOffset({("a", 9): 3, ("b", 1): 1, ("a", 10): 2}),
@@ -65,7 +65,7 @@ def _as_json(way):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_each_record_is_read_once_whatever_happens_meanwhile(tmp_path, seed):
+def test_each_record_is_read_once_during_any_changes(tmp_path, seed):
     writer, chance = Writer(tmp_path / "logs", seed), random.Random(seed)
     for partition in range(3):
         writer.add("orders", partition)
@@ -78,7 +78,7 @@ def test_each_record_is_read_once_whatever_happens_meanwhile(tmp_path, seed):
         limit = ReadMaxRows(chance.randint(1, 60)) if chance.random() < 0.7 else ALL
         end = reader.latestOffset(start, limit)
         rows = read(reader, start, end)
-        if chance.random() < 0.3:  # the query ends, before or behind its delivery
+        if chance.random() < 0.3:  # the query ends, before or after its delivery
             reader = reader_of(writer.log_dir.path)
             if chance.random() < 0.5:
                 writer.step()
@@ -90,7 +90,7 @@ def test_each_record_is_read_once_whatever_happens_meanwhile(tmp_path, seed):
         for which in list(writer.truth):
             at = end.get(which[0], {}).get(str(which[1]), 0)
             if chance.random() < 0.2:
-                writer.cut_behind(which, at)
+                writer.cut_at_or_after(which, at)
             if chance.random() < 0.2:
                 writer.delete_before(which, start.get(which[0], {}).get(str(which[1]), 0))
         writer.log_dir.checkpoint()

@@ -1,4 +1,4 @@
-"""What a stream may be asked for, and where it begins."""
+"""The options of a stream, and where it begins."""
 
 import pytest
 from spark.refused_options import option_refused
@@ -34,7 +34,7 @@ def test_the_delay_is_a_time_as_spark_writes_it(text, seconds):
     assert parse_stream_options({"path": "/", "maxTriggerDelay": text}).max_delay == seconds
 
 
-def test_a_read_takes_no_notice_of_the_options_of_streams(log_dir):
+def test_a_read_ignores_the_options_of_streams(log_dir):
     append(log_dir.writer("orders", 0), *numbers(0, 3))
     options = {"path": str(log_dir.path), "maxOffsetsPerTrigger": "1", "maxTriggerDelay": "1s"}
     source = KafkaStoreDataSource(options)

@@ -1,4 +1,4 @@
-"""What tasks of a stream meet: logs that were cut or damaged since they were planned."""
+"""Tasks of a stream whose logs were truncated or damaged since they were planned."""
 import shutil
 
 import pytest
@@ -38,42 +38,42 @@ def test_a_corrupt_batch_with_others_after_it_fails_the_task(log_dir, caplog):
     assert (skipped.start_offset, skipped.end_offset) == (1, None)
 
 
-@pytest.mark.parametrize("change", ["cut", "written anew", "deleted", "gone"])
-def test_a_task_that_comes_too_late_fails(log_dir, change, caplog):
+@pytest.mark.parametrize("change", ["cut", "rewritten", "deleted", "directory deleted"])
+def test_a_task_that_runs_too_late_fails(log_dir, change, caplog):
     writer = log_dir.writer("orders", 0, {"segment.bytes": 150, "retention.ms": -1})
     append(writer, *numbers(0, 9))
     reader = reader_of(log_dir.path)
     end = reader.latestOffset({}, ALL)
     tasks = reader.partitions({}, end)
-    if change in ("cut", "written anew"):
+    if change in ("cut", "rewritten"):
         writer.truncate_to(5)
-    if change == "written anew":
+    if change == "rewritten":
         append(writer, *"abcdef")
     if change == "deleted":
         writer.delete_records(5)
         writer.delete_old_segments()
-    if change == "gone":
+    if change == "directory deleted":
         writer.path.rename(writer.path.with_name("elsewhere"))
     loss = {
         "cut": ("truncated", "orders-0", 5),
-        "written anew": ("rewritten", "orders-0", 9),
+        "rewritten": ("rewritten", "orders-0", 9),
         "deleted": ("deleted", "orders-0", 4),
-        "gone": ("gone", "orders-0", 9),
+        "directory deleted": ("gone", "orders-0", 9),
     }[change]
     with losses(loss):
         [list(reader.read(task)) for task in tasks]
-    if change == "gone":
+    if change == "directory deleted":
         with losses(loss):
             reader.partitions({}, end)
     indulgent = reader_of(log_dir.path, failOnDataLoss="false")
     rows = [row for task in tasks for batch in indulgent.read(task) for row in batch.to_pylist()]
     assert [row["value"].decode() for row in rows] == {
-        "cut": numbers(0, 5), "written anew": [*numbers(0, 5), *"abcd"],
-        "deleted": numbers(4, 9), "gone": [],
+        "cut": numbers(0, 5), "rewritten": [*numbers(0, 5), *"abcd"],
+        "deleted": numbers(4, 9), "directory deleted": [],
     }[change]
     warned = [each for record in caplog.records for each in record.args if isinstance(each, Loss)]
     assert {fields(each) for each in warned} == {loss}
-    if change == "gone":
+    if change == "directory deleted":
         writer.path.with_name("elsewhere").rename(writer.path)
 
 

@@ -1,4 +1,4 @@
-"""How much of what is new a trigger takes, and how it is cut into tasks."""
+"""The new records that a trigger takes, and their division into tasks."""
 import time
 
 from pyspark.sql.streaming.datasource import ReadMaxRows, ReadMinRows
@@ -73,7 +73,7 @@ def test_available_now_ends_where_the_logs_ended_when_it_began(log_dir):
     }
 
 
-def test_tasks_have_few_records_and_are_many_where_asked_for(log_dir):
+def test_tasks_have_few_records_and_are_many_on_request(log_dir):
     for partition in range(4):
         log_dir.writer("orders", partition).append_records([record(b"x")] * 100)
     few = reader_of(log_dir.path)

@@ -1,7 +1,7 @@
-"""A place for logs that tests write."""
+"""A directory for logs that tests write."""
 import pytest
 
 
 @pytest.fixture
 def target(tmp_path):
-    return tmp_path / "beside" / "logs"
+    return tmp_path / "other" / "logs"

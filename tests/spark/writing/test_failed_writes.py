@@ -1,4 +1,4 @@
-"""Attempts, failures and crashes: all of a frame is there, or nothing."""
+"""Attempts, failures and crashes: all rows of a frame are written, or none."""
 import json
 import os
 import shutil
@@ -25,7 +25,7 @@ def test_of_two_copies_of_a_task_one_counts_and_the_other_ends(target, partition
     made.write_task([batch([row(b"x")])], 0, 1)
 
     def rows():
-        """Of a copy that goes on while the job is committed."""
+        """A copy continues while the job is committed."""
         yield batch([row(b"x" * 600_000)])
         made.commit([counted])
         yield batch([row(b"y", partition)])
@@ -69,7 +69,7 @@ def dead_process():
 
 
 def abandoned(made):
-    """Let a job be one whose driver is gone."""
+    """Make a job look like one whose driver has ended."""
     owner = json.loads((made.job.path / "owner").read_text())
     (made.job.path / "owner").write_text(json.dumps(owner | {"pid": dead_process()}))
 
@@ -130,10 +130,10 @@ def test_killed_at_any_step_of_a_commit_the_next_write_ends_it_or_removes_it(
     assert step > 10
 
 
-def test_killed_at_any_step_of_a_commit_that_spark_then_aborts_nothing_of_it_is_there(
+def test_a_commit_that_is_killed_at_any_step_and_then_aborted_leaves_nothing(
     tmp_path, monkeypatch
 ):
-    """As where the process that commits is killed, and the driver lives."""
+    """As if the process that commits were killed, but not the driver."""
     for step in range(1, 100):
         target = tmp_path / str(step) / "logs"
         made, is_killed = committing(target, monkeypatch, step, _Killed())
@@ -146,7 +146,7 @@ def test_killed_at_any_step_of_a_commit_that_spark_then_aborts_nothing_of_it_is_
     assert step > 10
 
 
-def test_what_a_broker_has_appended_to_is_not_taken_back(target, monkeypatch):
+def test_partitions_that_a_broker_has_appended_to_are_not_removed(target, monkeypatch):
     steps = iter(range(1, 100))
     made = None
     while made is None or not (target / "new-1").exists():  # until some are there, others not
@@ -181,7 +181,7 @@ def test_an_error_at_any_step_of_a_commit_leaves_all_of_it_or_nothing(tmp_path, 
     assert len(values(target)) == 5
 
 
-def test_a_job_of_another_machine_is_left_alone(target):
+def test_a_job_of_another_machine_is_not_changed(target):
     made = writer(target)
     owner = made.job.path / "owner"
     abandoned(made)
@@ -208,7 +208,7 @@ def test_a_job_of_another_machine_is_left_alone(target):
         '{"is_new": false, "ends": [["t", 0, "3"]]}',
     ],
 )
-def test_what_is_to_be_moved_is_partitions_by_kafka_s_names(tmp_path, text):
+def test_only_partitions_with_names_of_kafka_are_moved(tmp_path, text):
     (tmp_path / "staged").mkdir()
     (tmp_path / "staged" / "committed").write_text(text)
     committed = CommittedLogs(tmp_path / "staged", tmp_path / "logs")
@@ -218,7 +218,7 @@ def test_what_is_to_be_moved_is_partitions_by_kafka_s_names(tmp_path, text):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_another_user_s_write_left_is_not_moved(target):
+def test_remains_of_another_user_s_write_are_not_moved(target):
     write(target, TWO)
     made = writer(target)
     (made.job.path / "log-dir" / "evil-0").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Options, columns and rows of which no log can be made."""
+"""Options, columns and rows that cannot be written as a log."""
 
 import pytest
 from spark.refused_options import option_refused
@@ -31,7 +31,7 @@ from kafkastore.spark.source.writing.writer import writer_of
         ({"path": "/x", "batch.size": "1e3"}, "value", ["batch.size"]),
     ],
 )
-def test_an_option_that_says_nothing_is_refused(options, problem, named):
+def test_an_option_without_a_value_is_refused(options, problem, named):
     with option_refused(problem, *named):
         parse_write_options(options)
 
@@ -64,7 +64,7 @@ def test_options_are_those_of_kafka_and_what_only_reaches_a_broker_is_ignored():
         ("value string, abc string", "unknown", "abc"),
     ],
 )
-def test_columns_that_make_no_records_are_refused(target, columns, problem, named):
+def test_columns_that_are_not_records_are_refused(target, columns, problem, named):
     schema = schema_of(columns)
     with option_refused(problem, named):
         writer_of({"path": str(target)}, schema, overwrite=False)
@@ -87,7 +87,7 @@ def test_columns_that_make_no_records_are_refused(target, columns, problem, name
         ([row(b"x", headers=[None])], {}, "headers"),
     ],
 )
-def test_rows_that_are_no_records_are_refused_and_nothing_stays(
+def test_rows_that_are_not_records_are_refused_and_nothing_remains(
     target, rows, options, error
 ):
     """The error is a class, or a column about which there is an `InvalidColumnError`."""

@@ -1,4 +1,4 @@
-"""The log directory that is written, or written into."""
+"""New log directories, and writes into existing ones."""
 import shutil
 from pathlib import Path
 
@@ -16,14 +16,14 @@ def checkpoint(target, name):
     return parse_offset_checkpoint((target / f"{name}-checkpoint").read_bytes())
 
 
-def test_a_new_directory_is_one_that_was_shut_down_in_order(target):
+def test_a_new_directory_is_cleanly_shut_down(target):
     write(target, TWO)
     ends = {TopicPartition("t", 0): 2, TopicPartition("t", 1): 1}
     assert checkpoint(target, "recovery-point-offset") == ends
     assert checkpoint(target, "replication-offset") == ends
     assert checkpoint(target, "log-start-offset") == {}
     assert (target / MARKER).exists()
-    assert not (target / "meta.properties").exists()  # the broker's to say
+    assert not (target / "meta.properties").exists()  # the broker writes it
     assert not (target / ".lock").exists()
 
 
@@ -34,8 +34,8 @@ def test_other_partitions_are_added_to_a_directory(target, is_clean):
         log_dir.writer("old", 0).append_columns(batch([row(b"a"), row(b"b")]))
         log_dir.writer("old", 0 + 1).append_columns(batch([row(b"c")]))
         log_dir.writers["old", 0].delete_records(1)
-    gone = target / "log-start-offset-checkpoint"
-    gone.write_bytes(gone.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
+    file = target / "log-start-offset-checkpoint"
+    file.write_bytes(file.read_bytes().replace(b"0\n1\n", b"0\n2\nt 1 77\n"))
     if not is_clean:
         (target / MARKER).unlink()
     before = left(target)
@@ -61,14 +61,14 @@ def test_an_empty_directory_stays_the_same_directory(target):
     assert not list(kafkastore.verify(target))
 
 
-def test_a_partition_that_is_there_is_left_alone(target):
+def test_an_existing_partition_is_not_changed(target):
     write(target, TWO)
     before = left(target)
     made = writer(target)
     with change_refused("not-empty"):
         made.write_task([batch([row(b"u", 1)])], 0, 0)
     made.abort([None])
-    # And one that comes while tasks write.
+    # And one that is created while tasks write.
     made = writer(target)
     message = made.write_task([batch([row(b"u", 2), row(b"v", 3)])], 0, 0)
     write(target, [[[row(b"w", 2)]]])
@@ -80,7 +80,7 @@ def test_a_partition_that_is_there_is_left_alone(target):
     assert names(target.parent) == ["logs"]
 
 
-def test_a_directory_that_a_broker_uses_is_left_alone(target):
+def test_a_directory_that_a_broker_uses_is_not_changed(target):
     target.parent.mkdir()
     made = writer(target)
     message = made.write_task([batch([row(b"u")])], 0, 0)
@@ -95,7 +95,7 @@ def test_a_directory_that_a_broker_uses_is_left_alone(target):
     assert values(target) == {"old-0": []}
 
 
-def test_what_is_no_log_directory_is_refused(tmp_path):
+def test_a_path_that_is_not_a_log_directory_is_refused(tmp_path):
     file = tmp_path / "file"
     file.touch()
     other = tmp_path / "other"

@@ -43,8 +43,8 @@ def test_a_frame_is_written_by_several_tasks_and_read_again(spark, target):
     assert names(target.parent) == ["logs"]
 
 
-def test_what_was_read_is_written_with_its_offsets(spark, golden, target):
-    """Without the records that compaction took there are gaps."""
+def test_records_that_were_read_are_written_with_their_offsets(spark, golden, target):
+    """The records that compaction removed leave gaps."""
     source = golden("2.4.0", "compacted", "answers").logs
     columns = ["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
     read = spark.read.format("kafkastore").option("includeHeaders", True)
@@ -96,7 +96,7 @@ def test_a_failed_job_leaves_nothing(spark, target):
     assert not names(target.parent)
 
 
-def test_what_a_task_refuses_is_a_sentence_at_the_end_of_sparks(spark, target):
+def test_an_error_of_a_task_is_at_the_end_of_spark_s_message(spark, target):
     frame = spark.range(1).selectExpr("'t' topic", "0 partition", "repeat('x', 2000000) value")
     with raised_in_python("RecordTooLargeError", "PYTHON_EXCEPTION"):
         frame.write.format("kafkastore").mode("append").save(str(target))

@@ -43,7 +43,7 @@ CHOICES = st.fixed_dictionaries(
 
 
 def expected(tasks):
-    """What the logs hold of rows whose offsets are given, or else follow from their order."""
+    """The expected logs of rows whose offsets are given or follow from their order."""
     logs = {}
     for each in (each for batches in tasks for rows in batches for each in rows):
         log = logs.setdefault(f"{each['topic']}-{each['partition']}", [])
@@ -55,7 +55,7 @@ def expected(tasks):
 
 @bounded(25)
 @given(TASKS, CHOICES, st.integers(1, 3))
-def test_what_is_written_is_what_was_given(tmp_path_factory, tasks, options, open_logs):
+def test_written_records_equal_the_given_ones(tmp_path_factory, tasks, options, open_logs):
     target = tmp_path_factory.mktemp("written") / "logs"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merged_logs, "open_logs_limit", lambda: open_logs)
@@ -130,7 +130,7 @@ def test_keys_choose_the_partition_as_kafkas_producers_do(target):
 
 
 def test_the_hash_is_kafkas():
-    """Of Kafka's UtilsTest."""
+    """The cases of Kafka's UtilsTest."""
     known = {
         b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
         b"a-little-bit-longer-string": -1486304829, b"abc": 479470107,

@@ -1,4 +1,4 @@
-"""Frames written as Spark does it, without Spark, and what is in the logs then."""
+"""Frames written as Spark does, but without Spark, and the resulting logs."""
 import pickle
 
 import pyarrow as pa
@@ -65,7 +65,7 @@ def write(target, tasks, columns=COLUMNS, **options):
 
 
 def records(target):
-    """What the logs hold: by partition, rows of offset, timestamp, key, value, headers."""
+    """The contents of the logs: by partition, rows of offset, timestamp, key, value, headers."""
     return {
         str(log.topic_partition): [
             (each.offset, each.timestamp, each.key, each.value, each.headers)
@@ -86,7 +86,7 @@ def schema_of(columns):
 
 
 def faults(target):
-    """What is wrong, but for offsets that are missing, and mtimes, which are those of the write."""
+    """The findings other than missing offsets and mtimes, which are those of the write."""
     return [
         found
         for found in kafkastore.verify(target)
@@ -100,7 +100,7 @@ def names(folder):
 
 
 def left(folder):
-    """All files but locks, with what is in them."""
+    """All files except locks, with their contents."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -31,7 +31,7 @@ fn decode(data: &Bytes, mut see: impl FnMut(&Record)) -> u64 {
     batches
 }
 
-/// What a reader of records looks at: a number that depends on key, value, offset and timestamp.
+/// What a reader of records uses: a number that depends on key, value, offset and timestamp.
 fn touch(record: &Record) -> i64 {
     let key = record.key.as_ref().map_or(0, |k| k.len() as i64 + k[0] as i8 as i64);
     let value = record

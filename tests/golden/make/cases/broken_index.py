@@ -1,4 +1,4 @@
-"""The case about harmed indexes: a clean directory, copies with one harm each, a broker on each."""
+"""The case of damaged indexes: a clean directory, and a broker on each damaged copy."""
 from __future__ import annotations
 
 import os
@@ -14,8 +14,8 @@ from .crashes import recover
 from .registry import case
 
 _RECORDS = 100
-# Later versions behave as 2.4.0 did in all harms; these are enough to see that they still do.
-_HARMS_OF_LATER_VERSIONS = (
+# Later versions treat all damage as 2.4.0 did; these kinds suffice to check that they still do.
+_DAMAGE_OF_LATER_VERSIONS = (
     "missing-timeindex",
     "missing-index",
     "truncated-timeindex",
@@ -27,7 +27,7 @@ _HARMS_OF_LATER_VERSIONS = (
 
 @case(since="2.4")
 def broken_index(context: CaseContext) -> None:
-    """One clean directory; a broker restarted on copies with one harm each."""
+    """One clean directory; a broker restarted on copies with one kind of damage each."""
     context.start()
     context.create_topic("broken", segment_bytes=2500)
     timestamp, stamps = context.first_timestamp, []
@@ -47,41 +47,41 @@ def broken_index(context: CaseContext) -> None:
     context.stop()
     context.save()
     clean, out = context.cluster, context.out
-    for name in _harms(partition, context.first_timestamp):
-        if context.since(3) and name not in _HARMS_OF_LATER_VERSIONS:
+    for name in _damage_functions(partition, context.first_timestamp):
+        if context.since(3) and name not in _DAMAGE_OF_LATER_VERSIONS:
             continue
         context.cluster = clean
         context.continue_on_copy(name)
         context.out = out.with_name(f"{out.name}-{name}")
         context.empty_out()
-        _harm_and_save(context, name)
+        _damage_and_save(context, name)
         context.try_variant("recovered", partial(recover, context, ["broken"]))
 
 
-def _harm_and_save(context: CaseContext, name: str) -> None:
-    """Harm the current copy and save it as ``logs``; what is asked comes after the restart."""
+def _damage_and_save(context: CaseContext, name: str) -> None:
+    """Damage the current copy and save it as ``logs``; queries come after the restart."""
     partition = context.cluster.logs / "broken-0"
-    middle, active = _harmed_segments(partition)
-    _harms(partition, context.first_timestamp)[name]()
-    harmed = Path(copytree(context.cluster.logs, context.out / "logs"))
+    middle, active = _damaged_segments(partition)
+    _damage_functions(partition, context.first_timestamp)[name]()
+    damaged = Path(copytree(context.cluster.logs, context.out / "logs"))
     segment = active if "active" in name else middle
     context.extra["made"] = (
         f"logs/ is the clean directory of broken-index with the harm {name} done to segment"
         f" {segment}; answers-recovered.json is what the broker said and left after being started"
         " on it"
     )
-    context.extra["mtimes_before_ms"] = modified_ms(harmed)
+    context.extra["mtimes_before_ms"] = modified_ms(damaged)
 
 
-def _harmed_segments(partition: Path) -> tuple[str, str]:
+def _damaged_segments(partition: Path) -> tuple[str, str]:
     """Return the names of a segment in the middle and of the active one."""
     segments = [path.stem for path in log_files(partition)]
     return segments[len(segments) // 2], segments[-1]
 
 
-def _harms(partition: Path, first_timestamp: int) -> dict[str, Callable[[], None]]:
+def _damage_functions(partition: Path, first_timestamp: int) -> dict[str, Callable[[], None]]:
     """Return what can be done to a partition, by name."""
-    middle, active = _harmed_segments(partition)
+    middle, active = _damaged_segments(partition)
     time_index, offset_index = (
         partition / f"{middle}{suffix}" for suffix in (".timeindex", ".index")
     )
@@ -121,7 +121,7 @@ def _overwrite_end(path: Path, entry: bytes) -> None:
 
 
 def _pad(segment: Path) -> None:
-    """Put ten empty entries behind those of both indexes."""
+    """Append ten empty entries to both indexes."""
     for suffix, size in ((".index", 80), (".timeindex", 120)):
         path = segment.with_name(segment.name + suffix)
         path.write_bytes(path.read_bytes() + bytes(size))

@@ -117,7 +117,7 @@ def _set_message_format(context: CaseContext, topic: str, version: str) -> None:
 def list_offsets_by_message_format(
     context: CaseContext, topic: str, timestamps: list[int]
 ) -> dict[str, Any]:
-    """Ask the same again after the topic's message format was lowered.
+    """Repeat the queries after the topic's message format was lowered.
 
     Parameters
     ----------
@@ -133,10 +133,10 @@ def list_offsets_by_message_format(
     dict
         By format and partition, rows of ListOffsets v1.
     """
-    told = {}
+    answers = {}
     for version in ("0.9.0", "0.10.0"):
         _set_message_format(context, topic, version)
-        told[version] = {
+        answers[version] = {
             f"{topic}-{partition}": [
                 {"timestamp": timestamp, "version": 1}
                 | context.cluster.wire.list_offsets(topic, partition, timestamp)
@@ -144,7 +144,7 @@ def list_offsets_by_message_format(
             ]
             for partition in (0, 1)
         }
-    return told
+    return answers
 
 
 @case(since="2.4", before="4")
@@ -165,7 +165,7 @@ def old_formats(context: CaseContext) -> None:
                 batches = context.batches(stamps, (1, 3, 4), size=60)
                 context.produce("formats", batches, partition, codec=codec)
                 timestamp += 5000
-    # Segments of version 0 have nothing else; some lie after the timestamps of those that follow.
+    # Segments of version 0 have only mtimes; some are later than the timestamps of later segments.
     context.set_mtimes("formats-0", lambda number: start + 25_012 * number)
     context.set_mtimes("formats-1", lambda number: start + 45_000 + 3000 * number)
     extra = [start + delta for delta in range(0, 400_000, 25_000)]

@@ -7,7 +7,7 @@ from ..case_context import CaseContext
 from ..records import Produced
 from .registry import case
 
-# What the cleaner logs after it has done a partition; the words changed with the versions.
+# The cleaner's log line after a partition; the text differs between versions.
 CLEANED = r"[Cc]leaned log|cleaner thread 0 cleaned"
 EAGER_CLEANER: dict[str, str | int] = {
     "log.cleaner.backoff.ms": 300,

@@ -1,4 +1,4 @@
-"""Cases about brokers that were killed, and about a further start of a broker after harm."""
+"""Cases of brokers that were killed, and of another start after damage."""
 from __future__ import annotations
 
 import os
@@ -21,7 +21,7 @@ def recover(context: CaseContext, topics: Sequence[str], *, look_ups: bool = Tru
     context : CaseContext
         With a stopped cluster.
     topics : sequence of str
-        The ones that are asked about.
+        The ones that are queried.
     look_ups : bool
         Keep what ListOffsets answers.
     """
@@ -34,7 +34,7 @@ def recover(context: CaseContext, topics: Sequence[str], *, look_ups: bool = Tru
             context.ask(topic, partition)
     context.stop()
     if not look_ups:
-        for answers in context.asked.values():
+        for answers in context.answers.values():
             answers.pop("list_offsets", None)
             answers.pop("list_offsets_v0", None)
     context.extra["broker_log"] = context.log_lines(*topics)[:40]
@@ -42,7 +42,7 @@ def recover(context: CaseContext, topics: Sequence[str], *, look_ups: bool = Tru
 
 
 def _kill(context: CaseContext, count: int = 60, config: dict[str, str] | None = None) -> None:
-    """Produce to ``crash``, ask, and kill the broker."""
+    """Produce to ``crash``, query, and kill the broker."""
     context.start()
     context.create_topic("crash", 1, config)
     start = context.first_timestamp

@@ -15,7 +15,7 @@ _START_WITHOUT_RECORDS = 2
 def leader_epochs(context: CaseContext) -> None:
     """Restarts that raise the leader epoch, one of them without records.
 
-    A broker alone keeps its epoch over restarts unless somebody notices its absence: in KRaft a
+    A broker alone keeps its epoch over restarts unless its absence is noticed: in KRaft a
     controlled shutdown does; with ZooKeeper a second broker, without partitions, becomes the
     controller when the first stops.
     """
@@ -34,7 +34,7 @@ def leader_epochs(context: CaseContext) -> None:
                 _produce_in_epoch(context, start)
             if start == _STARTS - 1:
                 context.ask_all()
-                _ask_with_leader_epochs(context)
+                _query_with_leader_epochs(context)
             context.stop(zookeeper=False)
             if not kraft:
                 time.sleep(1)
@@ -57,8 +57,8 @@ def _produce_in_epoch(context: CaseContext, start: int) -> None:
             context.produce("epochs", batches, partition, producer=f"p{start}")
 
 
-def _ask_with_leader_epochs(context: CaseContext) -> None:
-    """Ask for the end with every current leader epoch that may be right or wrong."""
+def _query_with_leader_epochs(context: CaseContext) -> None:
+    """Query the end with every current leader epoch that may be right or wrong."""
     if context.cluster.list_offsets_versions[1] < 4:
         return
     context.extra["list_offsets_with_current_leader_epoch"] = [

@@ -8,7 +8,7 @@ from .registry import case
 
 _IDEMPOTENT = {"enable.idempotence": "true", "acks": "all"}
 _TRANSACTIONAL_IDS = ("tx-a", "tx-b", "tx-c")
-_NOBODY = "127.0.0.1:9"
+_UNUSED_ADDRESS = "127.0.0.1:9"
 
 
 class _Producers:
@@ -75,5 +75,5 @@ def transactions(context: CaseContext) -> None:
     context.ask("__transaction_state")
     context.stop()
     # A new connection closes the producers, also the one that is still in its transaction.
-    context.client("connect", bootstrap=_NOBODY)
+    context.client("connect", bootstrap=_UNUSED_ADDRESS)
     context.save()

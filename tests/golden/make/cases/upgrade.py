@@ -10,7 +10,7 @@ from .codecs import list_offsets_by_message_format
 from .registry import case
 
 _REFERENCE = "2.4.0"
-# version, what is done besides starting it
+# version, what is done in addition to starting it
 _VARIANTS = (
     ("0.10.2.2", ""),
     ("0.11.0.3", ""),
@@ -75,7 +75,7 @@ def upgrade(context: CaseContext) -> None:
 def _upgrade_to(
     context: CaseContext, old: Cluster, version: str, variant: str, times: _SegmentTimes
 ) -> None:
-    """Start a newer broker on a copy of the old one's directory, and ask and save."""
+    """Start a newer broker on a copy of the old one's directory, query it and save."""
     start = context.first_timestamp
     extra = [start + delta for delta in range(0, 700_000, 30_000)]
     context.cluster = old
@@ -89,8 +89,8 @@ def _upgrade_to(
         times.set(context)
     context.ask_all(extra_timestamps=extra)
     if version == _REFERENCE and not variant:
-        told = list_offsets_by_message_format(context, "up", [-1, -2, *extra[:12]])
-        context.extra["list_offsets_when_message_format_version"] = told
+        answers = list_offsets_by_message_format(context, "up", [-1, -2, *extra[:12]])
+        context.extra["list_offsets_when_message_format_version"] = answers
     before, after = _DONE[variant]
     context.extra["made"] = f"logs/ of {old.version}{before}, opened by {version}{after}"
     context.extra["started_ms"] = started_ms

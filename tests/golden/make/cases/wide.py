@@ -1,4 +1,4 @@
-"""The case about everything that may lie in a log directory."""
+"""The case of everything that a log directory may contain."""
 from __future__ import annotations
 
 import shutil
@@ -69,9 +69,9 @@ def _delete_topic(context: CaseContext, topic: str) -> None:
 
 
 def _keep_few_look_ups(context: CaseContext) -> None:
-    """Keep the lowest and the highest version of ListOffsets: twenty partitions are many."""
+    """Keep the lowest and the highest version of ListOffsets: twenty partitions have many rows."""
     kept = {1, context.cluster.list_offsets_versions[1]}
-    for answers in context.asked.values():
+    for answers in context.answers.values():
         if rows := answers.get("list_offsets"):
             answers["list_offsets"] = [row for row in rows if row["version"] in kept]
 
@@ -86,17 +86,17 @@ def _leave_files(context: CaseContext) -> None:
     for suffix in (".log", ".index", ".timeindex"):
         path = cleaned / f"{segment}{suffix}"
         if path.exists():
-            copies += [_copy_beside(path, ending) for ending in (".cleaned", ".swap")]
+            copies += [_copy_with_suffix(path, ending) for ending in (".cleaned", ".swap")]
     for suffix in (".log", ".index"):
-        copies.append(_copy_beside(other / f"{0:020}{suffix}", ".deleted"))
+        copies.append(_copy_with_suffix(other / f"{0:020}{suffix}", ".deleted"))
     context.extra["made_by_copying"] = [path.relative_to(logs).as_posix() for path in copies]
     context.extra["deleted_left_by_broker"] = left
     deleted = (path.name for path in logs.iterdir() if path.name.endswith("-delete"))
     context.extra["delete_dirs"] = sorted(deleted)
 
 
-def _copy_beside(path: Path, ending: str) -> Path:
-    """Copy a file, with its mtime, to its name with something behind."""
+def _copy_with_suffix(path: Path, ending: str) -> Path:
+    """Copy a file, with its mtime, to its name with a suffix."""
     copy = path.with_name(path.name + ending)
     shutil.copy2(path, copy)
     return copy
