@@ -81,38 +81,43 @@ class EpochCheck:
                 if epoch > 0 and self._unknown is None:  # brokers 2.2 to 2.6 don't recover 0
                     self._unknown = epoch, first_offset
                 continue
-            if here == epoch:
-                slot, entry = starts[epoch]
-                yield from self._batch_before(segment, slot, entry, first_offset)
-            elif here > epoch or not self._is_recovered(segment):
+            if here > epoch or (here < epoch and not self._is_recovered(segment)):
                 yield self._wrong(
                     starts[here][0],
                     f"offset {first_offset} is in epoch {here}, its batch in "
                     f"{segment.log_path.name} has epoch {epoch}",
                 )
+                return
+        end = segment.next_base_offset
+        for slot, entry in enumerate(known.entries):
+            if segment.base_offset <= entry.start_offset and (
+                end is None or entry.start_offset < end
+            ):
+                yield from self._first_batch(segment, known, slot, entry)
             if self._has_finding:
                 return
 
-    def _batch_before(
-        self, segment: LogSegment, slot: int, entry: EpochStart, first_offset: int
+    def _first_batch(
+        self, segment: LogSegment, known: LeaderEpochs, slot: int, entry: EpochStart
     ) -> Iterator[Finding]:
-        """Report a batch of another epoch between an epoch's start and first batch."""
-        if not segment.base_offset <= entry.start_offset < first_offset:
-            return
+        """Report the first batch from an epoch's start on if it has another epoch."""
         try:
             found = segment.translate_offset(entry.start_offset)
-            if found is None or found.offset >= first_offset:
+            if found is None:
                 return
             with segment.open_log() as log:
                 header = log.header_at(found.position)
         except (CorruptionError, OSError):
             return  # the check of the segment reports it
-        if header is not None and 0 <= header["leader_epoch"] != entry.epoch:
+        if header is None or header["leader_epoch"] < 0:
+            return
+        offset, epoch = max(entry.start_offset, int(header["base_offset"])), header["leader_epoch"]
+        expected = known.epoch_for_offset(offset) or 0
+        if expected > epoch or (expected < epoch and not self._is_recovered(segment)):
             yield self._wrong(
                 slot,
-                f"offset {entry.start_offset} is in epoch {entry.epoch}, its batch in "
-                f"{segment.log_path.name} at byte {found.position} has epoch "
-                f"{header['leader_epoch']}",
+                f"offset {offset} is in epoch {expected}, its batch in {segment.log_path.name} at "
+                f"byte {found.position} has epoch {epoch}",
             )
 
     def end(self, log_end_offset: int, *, has_epochs: bool) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """Check producer snapshots against the batches of the log.
 
 Only differences that the log proves are reported. A snapshot may contain producers that the log no
-longer has, because retention and compaction remove batches. It may lack producers that expired.
+longer has, because retention and compaction remove batches. It may lack producers that expired,
+but none with an open transaction.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class SnapshotCheck:
     ) -> Iterator[Finding]:
         """Report the first producer whose entry the log contradicts.
 
-        A producer that is only in the snapshot is wrong if another producer wrote its last batch.
+        A producer that is only in the snapshot is wrong if another producer wrote its last batch;
+        one that is only in the log, if it has an open transaction.
         """
         _, here, there = np.intersect1d(
             entries["producer_id"], of_log["producer_id"], return_indices=True
@@ -110,6 +112,11 @@ class SnapshotCheck:
             (int(slot), said)
             for slot in unknown[:_MOST_LOOKED_UP]
             if (said := self._written_by_another(entries[slot])) is not None
+        ]
+        is_missing = ~np.isin(of_log["producer_id"], entries["producer_id"])
+        differing += [
+            (len(entries), _missing(entry))
+            for entry in of_log[is_missing & (of_log["current_txn_first_offset"] >= 0)]
         ]
         if differing:
             slot, said = min(differing)
@@ -130,6 +137,13 @@ class SnapshotCheck:
                 if entry[name] != of_log[name]:
                     said = name.replace("_", " ")
                     return f"{who} has {said} {entry[name]}, in the log {of_log[name]}"
+            # Compaction may have removed the first batch of a transaction since.
+            first, in_log = (int(each["current_txn_first_offset"]) for each in (entry, of_log))
+            if (first < 0) != (in_log < 0) or first > in_log:
+                return (
+                    f"{who} has {_transaction(first)}, in the log {_transaction(in_log)} before "
+                    "the snapshot's offset"
+                )
         return None
 
     def _written_by_another(self, entry: Any) -> str | None:
@@ -166,3 +180,19 @@ class SnapshotCheck:
             f"the snapshot differs from the log: {what}{more}",
             command("repair", self._log.path),
         )
+
+
+def _transaction(first_offset: int) -> str:
+    """Name the open transaction that begins at an offset; below 0 for none."""
+    return "no open transaction" if first_offset < 0 else (
+        f"an open transaction from offset {first_offset} on"
+    )
+
+
+def _missing(of_log: Any) -> str:
+    """Say that a producer with an open transaction is missing."""
+    first_offset = int(of_log["current_txn_first_offset"])
+    return (
+        f"producer {of_log['producer_id']} is missing, which has {_transaction(first_offset)} in "
+        "the log"
+    )

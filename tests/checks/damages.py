@@ -434,6 +434,11 @@ DAMAGES = [
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
     Damage(
+        "epoch without batches", EPOCHS, epochs((0, 0), (2, 12), (4, 15), (6, 24)),
+        FindingKind.LEADER_EPOCH_MISMATCH,
+        "epochs-0/leader-epoch-checkpoint", 13,
+    ),
+    Damage(
         "epoch unknown", EPOCHS, epochs((0, 0), (6, 24)), FindingKind.LEADER_EPOCH_MISMATCH,
         "epochs-0/leader-epoch-checkpoint", 4,
     ),
