@@ -35,8 +35,8 @@ class Overlap(NamedTuple):
     def error(self, path: Path) -> CorruptBatchError:
         """Return the error for a reader."""
         return CorruptBatchError(
-            f"compressed messages begin with offset {self.first_offset}, where offsets rise from "
-            f"{self.smallest} on",
+            f"compressed messages begin with offset {self.first_offset}, but offsets here increase "
+            f"from {self.smallest} on",
             path=path,
             position=self.position,
         )

@@ -84,7 +84,7 @@ def test_a_follower_s_batches_are_one_set_of_what_is_whole(parts, torn):
         (first + len(stamps) - 1 for first, _, stamps in whole if max(stamps) == largest >= 0), -1
     )
     assert sets.fields() == [(len(data), whole[0][0], offset - 1, largest, reached)]
-    assert (sets.first_offset_told(), sets.last_offset(0)) == (whole[0][0], offset - 1)
+    assert (sets.reported_first_offset(), sets.last_offset(0)) == (whole[0][0], offset - 1)
 
 
 def test_a_set_that_is_not_there_is_an_index_error():

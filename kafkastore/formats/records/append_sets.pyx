@@ -112,7 +112,7 @@ cdef class AppendSets:
             self.codecs |= 1 << (header.attributes & CODEC_MASK)
         self.batch_count += 1
 
-    def first_offset_told(self):
+    def reported_first_offset(self):
         """Return the first offset; before magic 2, the first message's last offset."""
         cdef const BatchHeader* header = self.batches
         return header.base_offset if header.magic == 2 else header.last_offset

@@ -116,7 +116,7 @@ def run_pipeline(
     progress : PipelineProgress, optional
         Receives the progress of each step.
     spark : SparkSession, optional
-        A session to use. This function does not stop it, nor one that it starts.
+        A session to use. This function stops neither it nor a session that it starts.
 
     Returns
     -------
@@ -141,7 +141,7 @@ def run_pipeline(
         )
     if undo_dir is not None and not in_place and copy_to is None:
         raise ChangeRefusedError(
-            "undo_dir goes with in_place or copy_to: copies in the output are removed, not undone",
+            "undo_dir requires in_place or copy_to: copies in the output are removed, not undone",
             RefusalReason.UNSUPPORTED,
         )
     sources = [root_of_plan(each) for each in given]
@@ -365,9 +365,9 @@ def _ask(
             store = run.store(place)
             (store.after if after else store.before)[place.topic_partition] = rows
             if error is not None:
-                run.fail_partition(place, error, "asked for offsets")
+                run.fail_partition(place, error, "searched by time")
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
-            f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
+            f"{right.asked:,} times, correct by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
             f"{NEWEST_VERSION} {right.broker:,}"
         )

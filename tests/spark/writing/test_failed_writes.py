@@ -212,7 +212,7 @@ def test_what_is_to_be_moved_is_partitions_by_kafka_s_names(tmp_path, text):
     (tmp_path / "staged").mkdir()
     (tmp_path / "staged" / "committed").write_text(text)
     committed = CommittedLogs(tmp_path / "staged", tmp_path / "logs")
-    for step in (committed.finish, committed.take_back):
+    for step in (committed.finish, committed.undo_move):
         with change_refused("changed", tmp_path / "staged" / "committed"):
             step()
 

@@ -89,7 +89,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     most = at_least_one(options, "maxOffsetsPerTrigger")
     least = at_least_one(options, "minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
-        advice = f"the least, {least}, is more than the most, {most}"
+        advice = f"the minimum, {least}, is above the maximum, {most}"
         raise contradiction("minOffsetsPerTrigger", "maxOffsetsPerTrigger", advice=advice)
     return StreamOptions(read, most, least, _seconds(options.get("maxtriggerdelay", "15m")))
 
@@ -329,7 +329,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 def _gone(which: TopicPartition, end: int, then: str) -> Loss:
-    return Loss(LossKind.GONE, which, end, f"{which} is gone, and {then}")
+    return Loss(LossKind.GONE, which, end, f"{which} is missing, and {then}")
 
 
 def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:
