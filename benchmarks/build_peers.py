@@ -1,4 +1,4 @@
-"""How the peers are built and started. Versions are pinned beside their sources."""
+"""How the peers are built and started. Versions are pinned next to their sources."""
 from __future__ import annotations
 
 import os

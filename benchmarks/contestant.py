@@ -1,4 +1,4 @@
-"""One side of a comparison: a process that does a round when it is asked to."""
+"""One side of a comparison: a process that does a round on request."""
 from __future__ import annotations
 
 import json

@@ -46,7 +46,7 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
     folder : path
         Holds the data sets.
     name : str
-        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, beside a log that is not there.
+        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, next to a missing log.
     make_data : callable
         Runs ``MakeData.java`` with these words.
     """

@@ -1,7 +1,7 @@
 """Compares kafkastore with its peers on the same files, and prints one table.
 
 usage:  run.py [--only MEASURE ...] [--sets SET ...] [--warm-up N] [--rounds N] [--work DIR]
-        run.py spark ...    the data source beside Spark's Kafka source: see spark.py
+        run.py spark ...    the data source compared with Spark's Kafka source: see spark.py
 
 README.md says what is measured. Every sample goes to DIR/bench.jsonl too.
 """
@@ -26,7 +26,7 @@ OURS = "kafkastore"
 
 
 class Measure(NamedTuple):
-    """What kafkastore does on a data set, beside what peers do there.
+    """Compare kafkastore with its peers on a data set.
 
     `bars` says how many times as fast as each peer kafkastore shall be; None: nothing is promised.
     A peer is its name and its measure. `most_seconds` is what a round of ours shall take at most.
@@ -179,7 +179,7 @@ def lines(measure: Measure, all_samples: list[Samples]) -> list[str]:
 
 
 class Commands:
-    """What to start for each side; peers are built when they are first asked for."""
+    """The program to start for each side; peers are built at their first use."""
 
     def __init__(self, work: Path) -> None:
         self.work = work

@@ -3,7 +3,7 @@
 usage:  dump_log_segments.py JAVA... deep|timeindex SEGMENT.log
 
 JAVA... starts Kafka's classes: ``java -cp CLASS_PATH``. ``deep`` decodes every record of the log,
-``timeindex`` compares the time index with the log. While it is timed, nobody reads what it prints.
+``timeindex`` compares the time index with the log. While it is timed, its output is not read.
 """
 from __future__ import annotations
 

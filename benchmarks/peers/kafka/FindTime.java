@@ -45,7 +45,7 @@ final class FindTime implements Measure {
         }
     }
 
-    /** Kafka extends the indexes that it opens: these are copies, beside hard links to the logs. */
+    /** Kafka extends the indexes that it opens: these are copies, next to hard links to the logs. */
     private static File copyOf(File directory) throws IOException {
         Path scratch = Files.createTempDirectory(directory.getParentFile().getParentFile().toPath(), "find-time-");
         Path copy = Files.createDirectory(scratch.resolve(directory.getName()));

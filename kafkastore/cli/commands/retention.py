@@ -187,7 +187,7 @@ def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> Non
                 call.format_time(segment.largest_timestamp),
                 segment.dated_by.value.replace("-", " "),
                 call.format_time(segment.expires_at),
-                _verdict(segment),
+                _result(segment),
             ]
             for each in found
             for segment in each.segments
@@ -206,7 +206,7 @@ def _rule(segment: SegmentRetention) -> str:
     }[segment.deleted_by]
 
 
-def _verdict(segment: SegmentRetention) -> str:
+def _result(segment: SegmentRetention) -> str:
     if segment.deleted_by is not None:
         return f"deleted by {_rule(segment)}"
     if segment.blocked_by == segment.base_offset:

@@ -132,7 +132,7 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
     prefix = f".{place.name}.kafkastore-"
     for path in sorted(place.parent.iterdir()):
         if path.name.startswith(prefix) and _is_of_this_user(path) and _is_dead(path):
-            _settle(path, place)
+            _finish_move(path, place)
     check_target(place)
     if lock_holder(place / LOCK_FILE) is not None:
         raise _in_use(place)
@@ -208,7 +208,7 @@ def _check_around(target: Path) -> None:
         )
 
 
-def _settle(path: Path, target: Path) -> None:
+def _finish_move(path: Path, target: Path) -> None:
     """Finish the move that a killed job began; remove the rest of its files."""
     committed = CommittedLogs(path, target)
     if committed.is_there and target.is_dir():  # otherwise it was removed with its partitions
