@@ -157,7 +157,7 @@ cdef object walk_error(const Walk* walk, const BatchHeader* header, const Leader
         return InvalidRecordError(
             f"{where} has offset delta {walk.value - header.base_offset}, not its number")
     if walk.wrong == KEY_MISSING:
-        return InvalidRecordError(f"{where} has no key, which a compacted topic asks for")
+        return InvalidRecordError(f"{where} has no key, which a compacted topic requires")
     if walk.wrong == TIMESTAMP_OUT_OF_RANGE:
         return InvalidTimestampError(
             f"{where} has timestamp {walk.value}, which is not within {limits.before_max} ms before"
