@@ -1,4 +1,4 @@
-"""Kafka's log store without the broker.
+"""Read, check, repair and write Kafka log directories without a broker.
 
 The public names are those of `public_names`, of `kafkastore.legacy` and `kafkastore.migration` and,
 with the extra ``spark``, of `kafkastore.spark`. They are imported at the first use of one of them:

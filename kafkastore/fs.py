@@ -40,7 +40,7 @@ class FileSystem:
     """The altering system calls; errors of open files get their paths.
 
     With a `dir_fd` only the last part of a path is used, within that open directory: no other
-    directory is altered, even if the path leads elsewhere meanwhile.
+    directory is altered, even if the path leads to another one meanwhile.
     """
 
     def create(self, path: Path, mode: int = 0o644, *, dir_fd: int | None = None) -> int:

@@ -1,8 +1,7 @@
 """Paths and URLs as users give them, made into path objects in one place.
 
-The path object of a URL is a `kafkastore.remote.mount.RemotePath`: whatever prints it prints the
-URL, and whatever opens it opens the local file that holds what was fetched. Nothing else has to
-know which kind of path it has.
+The path object of a URL is a `kafkastore.remote.mount.RemotePath`. Its text is the URL; opening it
+opens the local file with the fetched bytes. Other code need not know which kind of path it has.
 """
 from __future__ import annotations
 

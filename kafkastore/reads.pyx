@@ -2,7 +2,7 @@
 
 Files of remote stores are local ones, as large as the object, into which bytes are put when they
 are asked for. Every reader calls `fetch_bytes` first, or `have` where there is no GIL. As long as
-no remote store is open, both look at one variable and return.
+no remote store is open, both read one variable and return.
 """
 from libc.stdint cimport int64_t
 

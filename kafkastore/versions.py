@@ -217,8 +217,8 @@ class BrokerRules:
         True, ("2.5", False, "KIP-360"),
     )
     empty_transactions_complete: bool = _rule(
-        "A marker without a transaction completes one of its own, which is in the transaction "
-        "index if it aborts.",
+        "A marker without a transaction completes an empty transaction, which is in the "
+        "transaction index if it aborts.",
         True, ("2.8", False, "KAFKA-10702"),
     )
     producer_expiration_ms: int = _rule(
@@ -256,7 +256,7 @@ class BrokerRules:
         False, ("2.2", True, "KIP-320"),
     )
     special_timestamps: tuple[int, ...] = _rule(
-        "The timestamps with a meaning of their own: latest -1, earliest -2, largest timestamp "
+        "The special timestamps: latest -1, earliest -2, largest timestamp "
         "-3, earliest local offset -4, latest tiered offset -5, earliest pending upload -6.",
         (-1, -2),
         ("3.0", (-1, -2, -3), "KIP-734"),
@@ -386,5 +386,5 @@ def _numbers(version: str) -> KafkaVersion:
     return tuple(map(int, version.split(".")))
 
 
-#: What the newest brokers do.
+#: The rules of the newest brokers.
 NEWEST = rules_of(NEWEST_VERSION)

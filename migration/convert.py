@@ -233,7 +233,7 @@ class _Partition:
         try:
             summary = segment.summary
             if summary.magics <= {2} and not self._has_other_epochs(segment):
-                self._go_along(segment)
+                self._keep_epochs(segment)
                 return
             if summary.error is not None:
                 raise summary.error
@@ -248,7 +248,7 @@ class _Partition:
     def leave_all(self) -> None:
         """Convert nothing: replicas truncate wrongly if only some epochs are new."""
         left = {each.path for each in self.unconverted}
-        why = "another segment can't be converted, and all are to have one leader epoch"
+        why = "another segment can't be converted, and all must get the same leader epoch"
         for segment in self.log.segments:
             if (path := self._path(segment, LOG_SUFFIX)) not in left:
                 self.unconverted.append(UnconvertedSegment(path, why))
@@ -280,7 +280,7 @@ class _Partition:
             epochs = (run.headers["leader_epoch"] for run in log.runs())
             return any((each != self.leader_epoch).any() for each in epochs)
 
-    def _go_along(self, segment: LogSegment) -> None:
+    def _keep_epochs(self, segment: LogSegment) -> None:
         """Record the leader epochs of an unchanged segment."""
         with segment.open_log() as log:
             for run in log.runs():

@@ -295,11 +295,11 @@ RAISED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: parse_options({"path": "/l", "table": "segments", "includeHeaders": "true"}),
-        "option includeHeaders is about records, not about the table segments",
+        "option includeHeaders applies to records, not to the table segments",
     ),
     (
         lambda: parse_options({"path": "/l", "endingOffsets": "latest"}, is_stream=True),
-        "option endingOffsets is not for streams, which have no end",
+        "option endingOffsets is not supported for streams, which have no end",
     ),
     (
         lambda: archive("/ks.whl"),

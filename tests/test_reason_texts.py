@@ -86,7 +86,7 @@ def test_the_bounds_of_a_log(tmp_path: Path) -> None:
     end = kafkastore.open(
         Log((FIRST,), checkpointed_start=50).write(tmp_path / "short")
     )["t-0"].explain_bounds().log_end_offset
-    assert end.basis == "the log start offset, for the segments end at 10"
+    assert end.basis == "the log start offset, because the segments end at 10"
 
 
 THIRTY = in_a_row([Batch((Row(0, 100 + slot, b"k", b"v" * 40),)) for slot in range(30)])
@@ -152,7 +152,7 @@ def test_texts_about_where_a_group_continues(tmp_path: Path) -> None:
     texts = {
         2: "offsets 2 to 3 were deleted in cluster 1 before they were consumed",
         4: "the earliest record that was not consumed",
-        6: "the newest record: all that cluster 1 has was consumed",
+        6: "the newest record: all records of cluster 1 were consumed",
     }
     for position, text in texts.items():
         offsets = {OffsetCommitKey("g", "t", 0): position}

@@ -12,8 +12,8 @@
    d. write a line into the journal; fsync.
 3. Write into the journal that the plan is applied.
 
-A crash before the rename leaves the old file, a crash after it the new one; a rerun tells them
-apart by their digests.
+A crash before the rename leaves the old file, a crash after it the new one; a rerun distinguishes
+them by their digests.
 
 Threads of this process do step 2, or a runner, whose tasks may be on other machines. Tasks write a
 journal for each partition, whose lines are later moved into the plan's; see `partition_journals`.
@@ -228,17 +228,17 @@ def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> J
         )
         execution.make_directory(journal.area)
         if options.runner is None:
-            _apply_here(execution, todo, options.threads)
+            _apply_in_threads(execution, todo, options.threads)
         else:
             partitions = [partition for partition, _ in todo]
-            failures = _apply_elsewhere(execution, partitions, options.runner)
+            failures = _apply_with_runner(execution, partitions, options.runner)
         journal = journal.read_again()
         if all(change.path in journal.changed for change in journal.plan.changes):
             writer.phase("applied")
     return replace(journal.read_again(), failures=failures)
 
 
-def _apply_here(execution: Execution, todo: _Inspected, threads: int) -> None:
+def _apply_in_threads(execution: Execution, todo: _Inspected, threads: int) -> None:
     """Change the files in threads, which all write to the plan's journal."""
     states = {path: state for _, found in todo for path, state in found.states.items()}
     run_partitions(
@@ -248,7 +248,7 @@ def _apply_here(execution: Execution, todo: _Inspected, threads: int) -> None:
     )
 
 
-def _apply_elsewhere(
+def _apply_with_runner(
     execution: Execution, partitions: Sequence[PartitionChanges], runner: Runner
 ) -> tuple[FailedPartition, ...]:
     """Change the files in a runner's tasks, each of which writes its own journal."""

@@ -127,8 +127,8 @@ def remove(
             area,
         )
     # A partly deleted area must not look like one that can be undone.
-    doomed = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
-    if area != doomed and (area.exists() or not doomed.exists()):
+    area_to_remove = area.with_name(area.name.replace(AREA_MARK, REMOVED_MARK))
+    if area != area_to_remove and (area.exists() or not area_to_remove.exists()):
         check_trusted(area, trust_area=trust_area)
         journal = Journal.open(area)
         if not journal.is_finished:
@@ -137,23 +137,23 @@ def remove(
                 RefusalReason.UNFINISHED,
                 area,
             )
-        fs.rename(area, doomed)
+        fs.rename(area, area_to_remove)
     else:
-        check_trusted(doomed, trust_area=trust_area)
+        check_trusted(area_to_remove, trust_area=trust_area)
     fs.fsync_directory(area.parent)
-    remove_tree(doomed, fs)
+    remove_tree(area_to_remove, fs)
 
 
-def remove_tree(doomed: Path, fs: FileSystem) -> None:
+def remove_tree(directory: Path, fs: FileSystem) -> None:
     """Delete a directory tree; symbolic links are removed, not followed."""
-    with opened_directory(doomed) as descriptor:
+    with opened_directory(directory) as descriptor:
         for inner, directories, names, here in os.fwalk(dir_fd=descriptor, topdown=False):
             for name in names:
-                fs.unlink(doomed / inner / name, dir_fd=here)
+                fs.unlink(directory / inner / name, dir_fd=here)
             for name in directories:
-                path = doomed / inner / name
+                path = directory / inner / name
                 (fs.unlink if path.is_symlink() else fs.rmdir)(path, dir_fd=here)
-    fs.rmdir(doomed)
+    fs.rmdir(directory)
 
 
 class RecoveryArea(NamedTuple):

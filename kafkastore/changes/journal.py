@@ -263,8 +263,8 @@ class JournalWriter:
         try:
             if os.fstat(self._descriptor).st_nlink > 1:
                 raise ChangeRefusedError(
-                    f"{path} is a file that has another name too (a hard link), and would get "
-                    "lines under both; replace it by a copy",
+                    f"{path} also has another name (a hard link), under which the new lines would "
+                    "appear too; replace it with a copy",
                     RefusalReason.UNTRUSTED_AREA,
                     path,
                 )

@@ -56,7 +56,7 @@ def check_answered_for(place: PartitionPath, directories: Iterable[str]) -> None
     for directory in directories:
         if directory != place.directory:
             raise InvalidPlanError(
-                f"an executor that was given {place.path} answered for {directory!r}"
+                f"an executor returned a result for {directory!r} instead of {place.path}"
             )
 
 

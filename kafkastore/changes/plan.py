@@ -394,7 +394,7 @@ def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, An
 def _change_or_object(value: dict[str, Any]) -> dict[str, Any] | FileChange:
     """Convert a parsed object to a change, which needs far less memory.
 
-    Any other object stays as it is, and is refused later if it should have been a change.
+    Any other object is kept, and refused later if it should have been a change.
     """
     if "relies_on" not in value:
         return value

@@ -98,7 +98,7 @@ class _NotWantedError(Exception):
 def unfinished_at(url: str) -> bool:
     """Return whether there is an unfinished copy at a URL; False if that is unknown."""
     try:
-        return COPYING in NewStore(url).there()
+        return COPYING in NewStore(url).list_objects()
     except RemoteStoreError:
         return False
 
@@ -146,7 +146,7 @@ def upload_store(
     list_again(source)
     check_unchanged(source, listing)
     check_no_broker(source)
-    there = new.there()
+    there = new.list_objects()
     mark = there.pop(COPYING, None)
     sizes = {path: each.size for path, each in there.items()}
     if sizes != {each.path: each.size for each in files}:
@@ -211,7 +211,7 @@ def _checked(
 def check_place(source: str | os.PathLike[str], url: str) -> None:
     """Refuse an occupied destination, and a source in use, before the source is read."""
     real = to_path(os.path.realpath(open_path(source)))
-    _there(_place(real, url))
+    _objects_at(_place(real, url))
     check_no_broker(real)
 
 
@@ -224,8 +224,8 @@ def _place(source: Path, url: str) -> NewStore:
     return new
 
 
-def _there(new: NewStore) -> dict[str, RemoteObject]:
-    there = new.there()
+def _objects_at(new: NewStore) -> dict[str, RemoteObject]:
+    there = new.list_objects()
     if there and COPYING not in there:
         raise not_empty(new.url)
     return there
@@ -286,15 +286,15 @@ def _identity(files: Iterable[_NewObject]) -> bytes:
 
 def _begin(new: NewStore, identity: bytes) -> dict[str, int]:
     """Mark the destination as ours; return the sizes of existing objects."""
-    there = _there(new)
+    there = _objects_at(new)
     mark = there.pop(COPYING, None)
     if mark is None and not new.put_new(COPYING, identity):
-        mark = new.there().get(COPYING)  # another process was faster
+        mark = new.list_objects().get(COPYING)  # another process was faster
     if mark is not None:
         try:
             _check_mark(new, mark, identity)
         except RemoteObjectChangedError:
-            if COPYING in new.there():
+            if COPYING in new.list_objects():
                 raise
             return _begin(new, identity)  # another process has finished, or was undone
     return {path: each.size for path, each in there.items()}
@@ -305,7 +305,7 @@ def _finish(new: NewStore, mark: RemoteObject, identity: bytes) -> None:
     try:
         _check_mark(new, mark, identity)
     except RemoteObjectChangedError:
-        if COPYING in new.there():
+        if COPYING in new.list_objects():
             raise
     else:
         new.remove_parts()

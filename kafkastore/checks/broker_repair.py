@@ -193,7 +193,7 @@ class _BrokerRepair:
             if not self.repair.has_change(name):
                 self.repair.plan_removal(name, reason)
         for old, new in self.recovered.renamed.items():
-            self.repair.plan_removal(old, f"it is {new} now")
+            self.repair.plan_removal(old, f"renamed to {new}")
 
 
 def _log_name(segment: RecoveredSegment) -> str:

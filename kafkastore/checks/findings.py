@@ -85,7 +85,7 @@ class FindingKind(enum.StrEnum):
     UNOPENED_FILE = ("unopened-file", _RISK,
         "a broker takes the log directory offline, or does not start")
     NOT_A_FILE = ("not-a-file", _RISK,
-        "a broker fails to read it, treats it as missing, or only asks whether it exists")
+        "a broker fails to read it, treats it as missing, or only checks whether it exists")
     INCOMPLETE_BATCH = ("incomplete-batch", _RISK,
         "a broker that recovers this segment truncates it, and deletes all later segments")
     BYTES_AFTER_CLEAN_SHUTDOWN = ("bytes-after-clean-shutdown", _RISK,
@@ -207,7 +207,7 @@ class FindingKind(enum.StrEnum):
     SWAP_FILE = ("swap-file", _STYLE,
         "a broker replaces segments with it, or deletes it, at its next start")
     CORRUPT_SWAP_FILE = ("corrupt-swap-file", _RISK,
-        "a broker truncates it there, and replaces the original segments by it")
+        "a broker truncates it there, and replaces the original segments with it")
     UNFINISHED_JOB_FILE = ("unfinished-job-file", _STYLE,
         "no program reads it; the job may have changed other files")
 

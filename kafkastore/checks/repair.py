@@ -6,7 +6,7 @@ truncate
     The log ends where a broker's recovery of the whole log would end: before the first corrupt
     batch. All later segments are deleted. Unfinished swaps are completed. See `broker_repair`.
 skip
-    Every readable batch is kept. Batches after a corrupt one become a segment of their own. Only
+    Every readable batch is kept. Batches after a corrupt one become a new segment. Only
     the corrupt bytes are lost, and readers continue after a gap of offsets. See `salvage_repair`.
 
 Both ways first copy the old files to the undo area. Valid indexes, producer snapshots and leader

@@ -1,6 +1,6 @@
 """Repair damaged logs so that every readable batch is kept.
 
-Batches after corrupt bytes become a segment of their own, named by their first offset. Only the
+Batches after corrupt bytes become a new segment, named by their first offset. Only the
 corrupt bytes are lost, and readers continue after a gap of offsets.
 """
 

@@ -118,7 +118,7 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
     if gone:
         yield Finding(
             FindingKind.UNKNOWN_PARTITIONS_IN_CHECKPOINT, checkpoint.path, None,
-            f"it has lines of {_several(gone)} not in this directory",
+            f"it has a line of {_several(gone)}, which {_be(gone)} not in this directory",
             "none needed if these partitions are not missing",
         )
     if not checkpoint.offsets or name not in _WITHOUT_LINE:
@@ -129,7 +129,7 @@ def _checkpoint(log_dir: LogDir, name: str) -> Iterator[Finding]:
         if each not in checkpoint.offsets and each.topic != CLUSTER_METADATA_TOPIC
     ]
     if without:
-        what = f"it has no lines of {_several(without)} in this directory"
+        what = f"{_several(without)} of this directory {_be(without)} missing from it"
         yield Finding(_WITHOUT_LINE[name], checkpoint.path, None, what)
 
 
@@ -181,8 +181,12 @@ def _several(partitions: Collection[TopicPartition]) -> str:
     """Return the number of partitions with the name of the first."""
     first = min(partitions)
     if len(partitions) == 1:
-        return f"1 partition ({first}) that is"
-    return f"{len(partitions)} partitions ({first} and others) that are"
+        return f"1 partition ({first})"
+    return f"{len(partitions)} partitions ({first} and others)"
+
+
+def _be(partitions: Collection[TopicPartition]) -> str:
+    return "is" if len(partitions) == 1 else "are"
 
 
 def _identities(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:

@@ -137,7 +137,7 @@ class TransactionCheck:
             wrong = (
                 (FindingKind.OUT_OF_ORDER_TRANSACTION_INDEX, "breaks the order of entries")
                 if slot == disorder
-                else self._what_is_wrong(entry, int(later_begin[slot]), in_log, log)
+                else self._problem(entry, int(later_begin[slot]), in_log, log)
             )
             if wrong is not None:
                 kind, what = wrong
@@ -157,7 +157,7 @@ class TransactionCheck:
         is_false[1:] |= entries["last_offset"][1:] == entries["last_offset"][:-1]
         return np.where(is_false, INT64_MAX, entries["first_offset"])
 
-    def _what_is_wrong(
+    def _problem(
         self, entry: Any, later_begin: int, in_log: dict[int, Any], log: BatchSequence
     ) -> tuple[FindingKind, str] | None:
         """Return what is wrong with an entry; None if it is valid."""

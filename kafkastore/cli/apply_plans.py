@@ -180,7 +180,7 @@ def undo_plan(
     threads: int | None = None,
     verbose: bool = False,
 ) -> int:
-    """Undo a plan and print a summary; return 1 if files were left as they are."""
+    """Undo a plan and print a summary; return 1 if files were skipped."""
     journal = open_journal(area, root)
     if journal.phase == "undone" and not journal.left:
         _print_nothing_done(journal, as_json=as_json)
@@ -257,7 +257,7 @@ def _print_nothing_done(journal: Journal, *, as_json: bool) -> None:
 
 
 def _print_done(outcome: str, journal: Journal, *, as_json: bool, verbose: bool = False) -> None:
-    """Print what was done, the files left as they are, and the undo area."""
+    """Print what was done, the skipped files, and the undo area."""
     files = len(journal.plan.changes)
     if as_json:
         write_json(

@@ -19,7 +19,7 @@ COMMANDS = {
     "repair": "Repair corrupt logs and indexes; removed bytes are kept.",
     "convert": "Rewrite messages of old formats as record batches.",
     "changes": "List, resume, undo or remove the changes of other commands.",
-    "lag": "Show consumer lag in records and in time.",
+    "lag": "Show consumer lag in offsets, records and time.",
     "latency": "Show append latency (LogAppendTime - CreateTime) by topic.",
     "failover": "Translate consumer positions from one cluster to another.",
     "retention": "Show which segments a broker's retention would delete.",
@@ -34,9 +34,9 @@ COMMANDS = {
     commands_by_name=COMMANDS,
     package="kafkastore.cli.commands",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Commands that only read change nothing and need no write permission. "
+    epilog="Commands that only read files change nothing and need no write permission. "
     "kafkastore COMMAND --help describes each command.",
 )
 @click.version_option(package_name="kafkastore", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Kafka's log store without the broker: read, search, verify, migrate logs."""
+    """Read, check, repair and migrate Kafka log directories without a broker."""

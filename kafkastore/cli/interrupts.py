@@ -64,7 +64,7 @@ def raised() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-def take_back() -> None:
+def reinstall() -> None:
     """Install our handler again: PySpark's leaves its jobs running."""
     if _State.is_working:
         signal.signal(signal.SIGINT, _raise_or_end)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RetentionJob(PartitionJob[PartitionRetention]):
-    """Judge the segments of each partition; options as for `retention`."""
+    """Check the segments of each partition; options as for `retention`."""
 
     config: Mapping[str, object] | LogConfig | None = None
     now: int | None = None
@@ -48,7 +48,7 @@ class RetentionJob(PartitionJob[PartitionRetention]):
         ]
 
     def run(self, item: Copies) -> PartitionRetention:
-        """Judge one partition."""
+        """Check one partition."""
         return retention_of(
             open_copies(item), config=self.config, now=self.now, version=self.version
         )
@@ -85,20 +85,20 @@ def partition_row(found: PartitionRetention) -> Row:
     }
 
 
-def segment_row(fate: SegmentRetention) -> dict[str, int | str | None]:
+def segment_row(segment: SegmentRetention) -> dict[str, int | str | None]:
     """Return the columns of a segment."""
     return {
-        "base_offset": fate.base_offset,
-        "end_offset": fate.end_offset,
-        "size": fate.size,
-        "largest_timestamp": fate.largest_timestamp,
-        "dated_by": fate.dated_by.value,
-        "record_timestamp": fate.record_timestamp,
-        "deleted_by": None if fate.deleted_by is None else fate.deleted_by.value,
-        "expires_at": fate.expires_at,
-        "blocked_by": fate.blocked_by,
-        "doubt": None if fate.doubt is None else fate.doubt.value,
-        "meant_timestamp": fate.meant_timestamp,
+        "base_offset": segment.base_offset,
+        "end_offset": segment.end_offset,
+        "size": segment.size,
+        "largest_timestamp": segment.largest_timestamp,
+        "dated_by": segment.dated_by.value,
+        "record_timestamp": segment.record_timestamp,
+        "deleted_by": None if segment.deleted_by is None else segment.deleted_by.value,
+        "expires_at": segment.expires_at,
+        "blocked_by": segment.blocked_by,
+        "doubt": None if segment.doubt is None else segment.doubt.value,
+        "meant_timestamp": segment.meant_timestamp,
     }
 
 

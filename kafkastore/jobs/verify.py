@@ -308,7 +308,7 @@ def _next_to_partitions(
 
 
 def _topic_id(log: PartitionLog) -> str | None:
-    """Return a partition's topic id; None if it has none, for whatever reason."""
+    """Return a partition's topic id; None if it has none, for any reason."""
     checking = check_topic_id(log)
     try:
         while True:

@@ -168,14 +168,14 @@ class LogView:
         """The offset after the last readable batch; `error` says why reading ends there."""
         start = self.start_bound.offset
         if not self.segments:
-            basis = "the log start offset: there is no segment"
+            basis = "the log start offset: the log has no segment"
             return LogBound(start, BoundSource.NO_SEGMENT, basis)
         last = self.segments[-1]
         basis = f"after the last complete batch of {last.log_path.name}"
         if last.end_error is not None:
-            basis += f"; what follows can't be read: {last.end_error}"
+            basis += f"; the rest can't be read: {last.end_error}"
         if last.next_offset < start:
-            basis = f"the log start offset, for the segments end at {last.next_offset}"
+            basis = f"the log start offset, because the segments end at {last.next_offset}"
             return LogBound(start, BoundSource.LOG_START, basis, last.end_error)
         return LogBound(last.next_offset, BoundSource.LAST_BATCH, basis, last.end_error)
 
@@ -276,8 +276,8 @@ class LogView:
     def segments_between(self, start_offset: int, end_offset: int) -> Iterator[LogSegment]:
         """Yield segments that may contain offsets of a range; the end is exclusive."""
         segments = self.segments
-        behind = bisect_right(segments, start_offset, key=attrgetter("base_offset"))
-        for segment in segments[max(behind - 1, 0) :]:
+        following = bisect_right(segments, start_offset, key=attrgetter("base_offset"))
+        for segment in segments[max(following - 1, 0) :]:
             # A segment that begins after the largest offset has no record: its batches are errors,
             # for each reader that reads up to the end.
             if min(segment.base_offset, LARGEST_OFFSET) >= end_offset:

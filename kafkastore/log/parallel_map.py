@@ -99,8 +99,8 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
                 return self._shared.work(next(self._items))
             if os.getpid() != self._process and not self._stop.is_set:
                 raise RuntimeError(
-                    "this work began before the process was forked, and its threads are not here; "
-                    "begin it again"
+                    "this work began before the process was forked, and its threads are in the "
+                    "parent process; start it again"
                 )
             while len(self._waiting) <= _QUEUED_PER_THREAD * self._limit and not self._stop.is_set:
                 try:

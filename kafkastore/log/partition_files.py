@@ -130,8 +130,8 @@ class PartitionFiles:
             if time_index not in self:
                 what = "the time index is missing"
                 done = (
-                    "made empty, unless the segment is recovered: the .log's modification time "
-                    "dates the segment from then on"
+                    "created empty, unless the segment is recovered; from then on the .log's "
+                    "modification time is the segment's time"
                 )
                 kind, action = FileNoteKind.MISSING_TIME_INDEX, StartAction.CREATE_EMPTY
                 found.append(FileNote(self.path / time_index, kind, what, action, done))
@@ -156,17 +156,17 @@ class PartitionFiles:
                 continue
             if file.temporary:
                 kind = FileNoteKind(file.temporary.removeprefix("."))
-                found.append(FileNote(path, kind, _TEMPORARY[kind], *self._done_with(file)))
+                found.append(FileNote(path, kind, _TEMPORARY[kind], *self._start_action(file)))
             elif file.type_suffix in INDEX_SUFFIXES and not self._has(file, LOG_SUFFIX):
                 kind = FileNoteKind.INDEX_WITHOUT_LOG
-                what = "an index of a segment that is not here"
+                what = "an index of a segment whose log is missing"
                 found.append(FileNote(path, kind, what, StartAction.DELETE, _DELETED))
         return found
 
     def _has(self, file: SegmentFile, suffix: str) -> bool:
         return segment_file_name(file.base_offset, suffix) in self
 
-    def _done_with(self, file: SegmentFile) -> tuple[StartAction, str]:
+    def _start_action(self, file: SegmentFile) -> tuple[StartAction, str]:
         """Return what a broker's start does with a temporary file."""
         if file.temporary != SWAP_SUFFIX:
             return StartAction.DELETE, _DELETED
@@ -174,9 +174,9 @@ class PartitionFiles:
             why = f"the {CLEANED_SUFFIX} files show that a split was not finished"
             return StartAction.DELETE, f"{_DELETED}: {why}"
         if file.type_suffix == LOG_SUFFIX:
-            done = "a broker puts it in the place of the segments that it was made of"
+            done = "a broker replaces its original segments with it"
             if file.base_offset in self.swapped_offsets:
-                done += "; the first of them is gone already, so it is read here"
+                done += "; the first of them is already missing, so it is read here"
             return StartAction.REPLACE_SEGMENTS, done
         if self._has(file, _SWAPPED_LOG):
             done = f"renamed with its {LOG_SUFFIX}; brokers before 3.0 rebuild it"
@@ -195,9 +195,9 @@ class PartitionFiles:
 
 _TEMPORARY = {
     FileNoteKind.DELETED: "a deleted file",
-    FileNoteKind.CLEANED: "an unfinished outcome of compaction or of a split",
+    FileNoteKind.CLEANED: "a file of an unfinished compaction or split",
     FileNoteKind.SWAP: (
-        "a finished outcome of compaction or of a split that has not replaced its segments"
+        "a new segment from compaction or a split that has not replaced its original segments"
     ),
     FileNoteKind.PART: "a snapshot that was being written",
 }

@@ -48,7 +48,7 @@ def _find(view: LogView, rules: str, high_watermark: int) -> int:
         return high_watermark
     else:
         last_stable = find_last_stable(view, high_watermark).offset
-    return _as_told(view, broker, last_stable, high_watermark)
+    return _reported_offset(view, broker, last_stable, high_watermark)
 
 
 def _loses_an_index(view: LogView) -> bool:
@@ -73,7 +73,7 @@ def _after_recovery(view: LogView, rules: str, high_watermark: int) -> int:
     return min(high_watermark, max(unstable, view.log_start_offset))
 
 
-def _as_told(
+def _reported_offset(
     view: LogView, broker: BrokerRules, last_stable: int, high_watermark: int
 ) -> int:
     """Return the offset that a broker reports: since 4.0, its batch's base offset."""

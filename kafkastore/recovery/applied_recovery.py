@@ -1,4 +1,4 @@
-"""Apply a recovery to a partition's files; cut bytes are saved elsewhere.
+"""Apply a recovery to a partition's files, and save the truncated bytes.
 
 An interrupted run can be repeated: bytes are saved before they are cut, and files are replaced
 atomically. The parts of a split log are written as a broker does it, so that a broker can also

@@ -27,7 +27,7 @@ from kafkastore.versions import BrokerRules
 
 
 class LeftOver(str):
-    """The reason for deleting a file that is left of an unfinished operation."""
+    """The reason for deleting a file that remains of an unfinished operation."""
 
     __slots__ = ()
 
@@ -123,22 +123,22 @@ class DirectoryFiles:
             if name.endswith(DELETED_SUFFIX) and (
                 file is None or file.type_suffix != KRAFT_SNAPSHOT_SUFFIX
             ):
-                self.delete(name, LeftOver("left of a deletion"))
+                self.delete(name, LeftOver("remains of a deletion"))
             elif file is not None and file.temporary == CLEANED_SUFFIX:
                 if first_cleaned is None or file.base_offset < first_cleaned:
                     first_cleaned = file.base_offset
-                self.delete(name, LeftOver("left of a compaction or split that was not finished"))
+                self.delete(name, LeftOver("remains of an unfinished compaction or split"))
             elif file is not None and file.temporary == SWAP_SUFFIX:
                 swaps.append((file.base_offset, name))
                 if not rules.swaps_are_renamed:
                     for suffix in INDEX_SUFFIXES:
                         index_name = segment_file_name(file.base_offset, suffix)
-                        self.delete(index_name, "to be made again for a .swap segment")
+                        self.delete(index_name, "rebuilt for a .swap segment")
         if first_cleaned is None or not rules.cleaned_files_void_swaps:
             return [name for _, name in swaps]
         for base_offset, name in swaps:
             if base_offset >= first_cleaned:
-                self.delete(name, LeftOver("left of a split that was not finished"))
+                self.delete(name, LeftOver("remains of an unfinished split"))
         return [name for base_offset, name in swaps if base_offset < first_cleaned]
 
 

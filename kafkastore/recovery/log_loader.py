@@ -102,7 +102,7 @@ class LogLoader:
                 self._recovery.split(segment, error)
         if not self.is_clean:
             self._recover_and_split_unflushed()
-        is_kept = self._drop_log_behind_its_start()
+        is_kept = self._drop_log_below_its_start()
         if not self.segments:
             self._begin_empty_log()
         self.log_end_offset = self._found_end(self._active)
@@ -288,7 +288,7 @@ class LogLoader:
                 return None
         return None
 
-    def _drop_log_behind_its_start(self) -> bool:
+    def _drop_log_below_its_start(self) -> bool:
         """Drop all segments if the log ends below its start; return whether any remain."""
         if not self.segments:
             return False

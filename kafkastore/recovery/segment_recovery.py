@@ -116,7 +116,7 @@ class SegmentRecovery:
         new_names = [segment_file_name(part.base_offset, LOG_SUFFIX) for part in parts]
         if any(name in self.files for name in new_names if name != segment.log_name):
             raise error
-        reason = f"split, for its offsets do not fit in one segment: {error}"
+        reason = f"split, because its offsets do not fit in one segment: {error}"
         is_replaced = parts[0].base_offset == segment.base_offset
         # The recovery that failed had read up to the overflow.
         overflow = overflow_position(segment.path, segment.valid_bytes, segment.base_offset)

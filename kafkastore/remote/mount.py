@@ -29,7 +29,7 @@ class RemotePath(PosixPath):
     """The path of a file or directory in a remote store; its text is the URL.
 
     ``os.fspath``, and so every system call, gets the local file instead. In another process the
-    path stands for the same URL, with a local file of its own.
+    path represents the same URL, with another local file.
     """
 
     __slots__ = ()

@@ -19,7 +19,7 @@ PARTS = f"{COPYING}-parts"
 class NewStore(RemoteStore):
     """A URL at which objects are created."""
 
-    def there(self) -> dict[str, RemoteObject]:
+    def list_objects(self) -> dict[str, RemoteObject]:
         """List what exists except `PARTS`; it may be nothing, or an unfinished copy."""
         try:
             found = self._find()

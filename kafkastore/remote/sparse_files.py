@@ -41,7 +41,7 @@ _PUNCH_HOLE = 0x03
 
 
 class SparseFile:
-    """A local file that stands for an object; no other file may have its path."""
+    """A local file that represents an object; no other file may have its path."""
 
     __slots__ = (
         "_ahead", "_blocks", "_end", "_first", "_next", "is_gone", "is_inherited", "lock", "path",
@@ -174,8 +174,8 @@ class SparseFile:
             except OSError as error:
                 raise RemoteStoreError(
                     self.source.url,
-                    f"{self.path} can't be written ({error.strerror}); make room there, or set"
-                    " TMPDIR to another place",
+                    f"{self.path} can't be written ({error.strerror}); free some space, or"
+                    " set TMPDIR",
                     start_byte,
                     end_byte,
                 ) from error
@@ -215,7 +215,7 @@ _files: dict[tuple[int, int], SparseFile] = {}
 _files_lock = Lock()
 #: Held while a file's modification time differs from its object's.
 _writing = Lock()
-#: What each thread asked for last: it is about to read that.
+#: The blocks that each thread requested last, and is about to read.
 _asked: dict[int, _Asked] = {}
 #: Number of present blocks by file; the most recently fetched file is last.
 _held: OrderedDict[SparseFile, int] = OrderedDict()

@@ -104,7 +104,7 @@ class RemoteStore:
     def _finished(self, objects: dict[str, RemoteObject]) -> dict[str, RemoteObject]:
         if COPYING in objects:
             raise RemoteStoreError(
-                self.url, "it is an unfinished copy; run the command again that makes it"
+                self.url, "it is an unfinished copy; run the copy command again"
             )
         return objects
 
@@ -274,12 +274,12 @@ def _unusable(url: str, error: Exception) -> RemoteStoreError:
     if not _is_known(scheme):
         return RemoteStoreError(
             url,
-            f"{scheme}:// is not known: there are s3://, gs://, abfs://, hdfs://, webhdfs:// and "
-            "what else fsspec has a package for",
+            f"{scheme}:// is not known; known are s3://, gs://, abfs://, hdfs://, webhdfs:// and "
+            "the other schemes of fsspec's packages",
         )
     if isinstance(error, TypeError):  # from the library's class, with the missing arguments
         return RemoteStoreError(
-            url, f"{error}; give what its library needs in the URL, or in storage_options"
+            url, f"{error}; give the missing arguments in the URL, or in storage_options"
         )
     return failed(url, error, remedy=_REMEDIES.get(scheme))
 

@@ -69,7 +69,7 @@ def forget_listings() -> None:
 
 
 def object_at(path: Path) -> RemoteObject | None:
-    """Return the object that a local file stands for; None for any other file."""
+    """Return the object that a local file represents; None for any other file."""
     file = _tree.files.get(os.fspath(path))
     return None if file is None else file.source
 
@@ -117,7 +117,7 @@ def _bring_up_to_date(
 ) -> None:
     """Create the files of a listing; keep unchanged ones, and remove all others.
 
-    With `directories`, the listing is not recursive: what is below these directories stays.
+    With `directories`, the listing is not recursive: entries below these directories are kept.
     """
     wanted = {os.path.join(place, path) if path else place: each for path, each in objects.items()}
     below = {os.path.join(place, name) for name in directories or ()}

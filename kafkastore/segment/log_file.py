@@ -368,9 +368,9 @@ class LogFile:
             return SegmentGoneError(merged)
         largest = LARGEST_OFFSET if self.bounds is None else self.bounds.offsets[1]
         bounds = "on" if largest == LARGEST_OFFSET else f"to {largest}"
-        what = f"where offsets rise from {smallest} {bounds}"
+        what = f"but offsets here increase from {smallest} {bounds}"
         if last_offset > LARGEST_OFFSET:
-            what = f"after which no log end offset fits 64 bits: the largest is {LARGEST_OFFSET}"
+            what = f"above the largest offset, {LARGEST_OFFSET}"
         return CorruptBatchError(
             f"record batch ends with offset {last_offset}, {what}",
             path=self.path,

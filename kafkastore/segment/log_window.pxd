@@ -28,7 +28,7 @@ cdef enum SearchOutcome:
     IS_WRAPPER               # its first offset is known only after decompression
     IS_COMPRESSED
     IS_BROKEN_RECORDS
-    IS_NO_BATCH              # the file goes on, and no whole batch begins here
+    IS_NO_BATCH              # the file continues, and no whole batch begins here
     IS_OUT_OF_ORDER          # offsets that go back, or leave the segment
     IS_CONTRADICTED          # found, but the next batch begins before the one found ends
     IS_UNREADABLE            # an error of the system
@@ -113,7 +113,7 @@ cdef inline SearchOutcome read_header(
     cdef HeaderStatus status
     if left <= 0:
         return IS_NONE
-    # A frame that ends where the file does is not looked at, as in Kafka's FileLogInputStream.
+    # A frame that ends with the file is not read, as in Kafka's FileLogInputStream.
     if left <= SMALLEST_HEADER:
         return IS_NO_BATCH
     outcome = fill(window, position, RECORDS_AT)
@@ -124,7 +124,7 @@ cdef inline SearchOutcome read_header(
     header.position = position
     status = parse_header(window.bytes + (position - window.start), here, header)
     if status == HEADER_BAD_LENGTH or status == HEADER_BAD_MAGIC:
-        # What runs past the end is torn, whatever its magic.
+        # A batch that extends beyond the end is torn, whatever its magic.
         return IS_NO_BATCH
     if header.size > left:
         return IS_NO_BATCH

@@ -108,7 +108,7 @@ def rebuild_indexes_of(
         base_offset,
         index_interval_bytes,
         has_first_offsets=not rules.offset_index_has_last_offset,
-        stops_behind_markers=producers is not None,
+        stops_after_markers=producers is not None,
     )
     aborted: list[NDArray[Any]] = []
     known_epoch = -1
@@ -162,7 +162,7 @@ def _append(
     while True:
         count += builder.append(headers[count:] if count else headers)
         has_producers = has_producers or builder.has_producers
-        if not builder.is_behind_marker:
+        if not builder.is_after_marker:
             break
         try:
             controls.append(_control_of(run, count - 1))

@@ -1,10 +1,10 @@
-"""A segment's times from a quick look at its files, without Python objects.
+"""A segment's times from a few reads of its files, without Python objects.
 
 A lookup in a whole store does this for tens of thousands of segments: it opens each file, reads the
 few places that matter, and closes it, without the GIL.
 
-Errors are not judged here: the result is None for a missing file, for anything but a regular file,
-for an index that is too large to read at once, and for one that can't be read.
+Errors are not examined here: the result is None for a missing file, for anything but a regular
+file, for an index that is too large to read at once, and for one that can't be read.
 
 Source: Kafka 2.4.0 ``TimeIndex.lastEntry``, ``LogSegment.largestTimestamp``.
 """

@@ -326,7 +326,7 @@ cdef class SegmentSearch:
     cdef bint _warm_section, _checks_entries, _skip_control
     cdef bint _is_busy, _is_placed, _checks_order
     cdef Py_ssize_t _first_read, _later_read
-    cdef int32_t* _behind        # by slot of the time index: see `_begin_checked`
+    cdef int32_t* _next_positions  # by slot of the time index: see `_begin_checked`
     cdef Window _window
     cdef readonly bint was_used
     cdef object __weakref__
@@ -350,19 +350,19 @@ cdef class SegmentSearch:
         self._first_read = self._later_read = INTERVAL_READ
         self._window.bytes = NULL
         self._window.capacity = 0
-        self._behind = NULL
+        self._next_positions = NULL
 
     def __dealloc__(self):
         free(self._window.bytes)
-        free(self._behind)
+        free(self._next_positions)
 
     def close_log(self):
         """Close the log, unless a search is using it; the next search opens it again."""
         self._log = None
         if not self._is_busy:
             free(self._window.bytes)
-            free(self._behind)
-            self._behind = NULL
+            free(self._next_positions)
+            self._next_positions = NULL
             self._window.bytes = NULL
             self._window.capacity = 0
 
@@ -498,21 +498,21 @@ cdef class SegmentSearch:
 
     cdef SegmentSearch _free_one(self):
         """Return this object, or a copy if another thread is using it, marked as busy."""
-        cdef SegmentSearch twin
+        cdef SegmentSearch copy
         if not self._is_busy:
             self._is_busy = True
             return self
-        twin = SegmentSearch(
+        copy = SegmentSearch(
             self._open_log, self._base_offset, self._time_entries, self._offset_entries,
             warm_section=self._warm_section, checks_entries=self._checks_entries,
             skip_control=self._skip_control, checks_order=self._checks_order,
             max_decompressed_bytes=self._max_decompressed_bytes)
-        twin._is_busy = True
-        twin._log = self._log
-        twin._window.descriptor = self._window.descriptor
-        twin._window.file_size = self._window.file_size
-        twin._is_placed, twin._largest_offset = self._is_placed, self._largest_offset
-        return twin
+        copy._is_busy = True
+        copy._log = self._log
+        copy._window.descriptor = self._window.descriptor
+        copy._window.file_size = self._window.file_size
+        copy._is_placed, copy._largest_offset = self._is_placed, self._largest_offset
+        return copy
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
         """Open the log if it is closed; it stays open while the result is kept."""
@@ -596,12 +596,12 @@ cdef class SegmentSearch:
         cdef BatchHeader header
         cdef SearchOutcome outcome
         if floor.timestamp >= 0:
-            if self._behind != NULL and self._behind[slot]:
+            if self._next_positions != NULL and self._next_positions[slot]:
                 if self._window.smallest < INTERVAL_READ:
                     self._window.smallest = self._later_read
-                if (read_header(&self._window, self._behind[slot], &header) == IS_FOUND
+                if (read_header(&self._window, self._next_positions[slot], &header) == IS_FOUND
                         and header.base_offset > floor.offset):
-                    position = self._behind[slot]
+                    position = self._next_positions[slot]
             if not position:
                 outcome = self._position_before(search, AT_FLOOR, floor.offset, &candidate)
                 if outcome != IS_FOUND:
@@ -649,10 +649,10 @@ cdef class SegmentSearch:
             if header.last_offset >= entry.offset:
                 if header.max_timestamp != entry.timestamp:
                     return False
-                if self._behind == NULL:
-                    self._behind = <int32_t*> calloc(self._time_count, sizeof(int32_t))
-                if is_first and position <= INT32_MAX and self._behind != NULL:
-                    self._behind[slot] = <int32_t> position
+                if self._next_positions == NULL:
+                    self._next_positions = <int32_t*> calloc(self._time_count, sizeof(int32_t))
+                if is_first and position <= INT32_MAX and self._next_positions != NULL:
+                    self._next_positions[slot] = <int32_t> position
                 return True
             is_first = False
         return False

@@ -38,7 +38,7 @@ class WrongWrapper(NamedTuple):
 def overlap_error(first_offset: int, smallest: int, position: int) -> CorruptBatchError:
     """Return the error for a batch whose first offset is too small."""
     return CorruptBatchError(
-        f"messages begin with offset {first_offset}, where offsets rise from {smallest} on",
+        f"messages begin with offset {first_offset}, but offsets here increase from {smallest} on",
         position=position,
     )
 

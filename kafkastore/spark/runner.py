@@ -113,7 +113,7 @@ class _Kept(Iterator[Result]):
         return cast(Result, result)
 
     def close(self) -> None:
-        """Tell Spark to drop the results; safe to repeat."""
+        """Make Spark drop the results; safe to repeat."""
         self._rows, kept, self._kept = iter(()), self._kept, None
         if kept is not None:
             kept.unpersist()

@@ -110,11 +110,11 @@ def session(
     # get an exception anyway.
     listener = getattr(started.sparkContext, "_accumulatorServer", None)
     if listener is not None:
-        listener.handle_error = _say_nothing
+        listener.handle_error = _ignore_error
     return started
 
 
-def _say_nothing(*_: object) -> None:
+def _ignore_error(*_: object) -> None:
     """Ignore an error."""
 
 

@@ -62,7 +62,7 @@ def watch(
 ) -> Result:
     """Run `work` in a thread; report progress; cancel its jobs when interrupted.
 
-    `progress` gets the tasks done and known so far, in this thread, and once more at the end.
+    `progress` gets the tasks done and known so far, in this thread, and again at the end.
     PySpark itself leaves jobs running after Ctrl-C.
     """
     jobs = _ConnectJobs(spark) if is_connect(spark) else _ClassicJobs(spark)
@@ -136,7 +136,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
     except BaseException as error:
         is_interrupted = KeyboardInterrupt in (type(error), type(error.__cause__))
         if is_interrupted and is_ours and not is_connect(spark):
-            _hush(spark)
+            _silence_jvm(spark)
         raise
     finally:
         if is_ours:
@@ -144,7 +144,7 @@ def borrowed_session(master: str) -> Iterator[SparkSession]:
                 spark.stop()
 
 
-def _hush(spark: SparkSession) -> None:
+def _silence_jvm(spark: SparkSession) -> None:
     """Silence a JVM that is about to end, whose tasks would report shutdown errors."""
     from py4j.protocol import Py4JError
 

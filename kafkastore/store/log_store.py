@@ -311,7 +311,7 @@ class LogStore:
         }
 
 
-#: What every job reads: a path, a URL, an open store, or several of these.
+#: The inputs of every job: a path, a URL, an open store, or several of these.
 Paths = AnyPath | LogStore | Sequence[AnyPath | LogStore]
 
 
@@ -468,12 +468,12 @@ def _open_log_dir(path: Path) -> LogDir:
     hint = f"; did you mean {inner[0]}?" if inner else ""
     if partitions:
         empty = ", ".join(place.name for place in [*partitions.values()][:3])
-        why = f"no segment is in its partition directories ({empty})"
+        why = f"its partition directories have no segments ({empty})"
     elif not any(path.iterdir()):
         why = "it is empty"
     else:
         why = "it has no partition directories (topic-0, ...)"
     raise NotALogDirectoryError(
-        f"{path} is not a Kafka log directory: {why}, and none of a broker's own files is "
-        f"there{hint}"
+        f"{path} is not a Kafka log directory: {why}, and it has none of a broker's own "
+        f"files{hint}"
     )

@@ -1,7 +1,7 @@
 """Search by create time with clock skew: KIP-33's first use case.
 
 Guarantees of the offset for ``earliest_timestamp(T, S)``, if every clock that set a
-record's timestamp was at most S behind the clock that gave T:
+record's timestamp was at most S slow, compared with the clock that gave T:
 
 - Every record created at T or later is at or after the returned offset. With CreateTime its
   timestamp is at least T - S. The same is true with LogAppendTime, because a record is appended

@@ -16,7 +16,7 @@ bound, so it was consumed. Two ways to find the bound:
     created.
 
 Both are valid if cluster 2 has, for each record, its create time, its time in cluster 1 (as mirrors
-keep it), or a later time: its append time, by a clock at most `clock_skew_ms` behind.
+keep it), or a later time: its append time, by a clock at most `clock_skew_ms` slow.
 
 If both clusters are available, the answer is checked against their records: `FailoverCheck`.
 
@@ -193,7 +193,7 @@ def _bound_by_create_time(log: PartitionLog, position: int) -> TimestampBound:
     newest = _newest_consumed(log, position)
     if newest is None:
         return TimestampBound(None, "cluster 1 has no record with a timestamp")
-    return TimestampBound(newest, "the newest record: all that cluster 1 has was consumed")
+    return TimestampBound(newest, "the newest record: all records of cluster 1 were consumed")
 
 
 def _bound_by_append_time(

@@ -84,15 +84,15 @@ def _compared(parts: tuple[Hashes, Hashes, Hashes, Hashes]) -> tuple[int, Failov
     for part in parts:
         counts.append(np.bincount(numbers[start : start + len(part)], minlength=len(kinds)))
         start += len(part)
-    consumed, unread, before, behind = counts
+    consumed, unread, before, after = counts
     skipped = np.maximum(before - consumed, 0)
-    found = np.minimum(unread, np.maximum(before + behind - consumed, 0))
-    same = np.minimum(consumed + unread, before + behind)
+    found = np.minimum(unread, np.maximum(before + after - consumed, 0))
+    same = np.minimum(consumed + unread, before + after)
     return int(same.sum()), FailoverCheck(
         unread=int(unread.sum()),
         found=int(found.sum()),
         lost=int(np.minimum(unread, skipped).sum()),
-        duplicates=int(np.maximum(np.minimum(consumed, before + behind) - before, 0).sum()),
+        duplicates=int(np.maximum(np.minimum(consumed, before + after) - before, 0).sum()),
         unmatched=int(np.maximum(skipped - unread, 0).sum()),
     )
 

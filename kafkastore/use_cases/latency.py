@@ -125,7 +125,7 @@ def latency_of(
     unknown = batches = 0
     skipped: list[SkippedBytes] = []
     if created_in is not None:
-        pieces = iter([_elsewhere(log, created_in, on_corrupt, skipped)])
+        pieces = iter([_from_other_cluster(log, created_in, on_corrupt, skipped)])
     elif create_time_header is not None:
         pieces = _in_headers(log, create_time_header, on_corrupt, skipped)
     else:
@@ -223,7 +223,7 @@ def _in_headers(
         )
 
 
-def _elsewhere(
+def _from_other_cluster(
     log: PartitionLog, created_in: LogStore, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
 ) -> _Piece:
     """Find the create times of a partition's records in another cluster."""

@@ -38,7 +38,7 @@ _POLICY = "cleanup.policy"
 
 
 class DatedBy(enum.StrEnum):
-    """The origin of the time by which a broker judges a segment.
+    """The origin of the time by which a broker decides about a segment.
 
     `ZEROS`: the time index ends in zeros; a broker that loads it uses the timestamp 0.
     """
@@ -60,7 +60,7 @@ class SegmentRetention(NamedTuple):
     size : int
         Bytes of the ``.log``.
     largest_timestamp : int
-        The time by which a broker judges it, ms since 1970.
+        The time by which a broker decides about it, ms since 1970.
     dated_by : DatedBy
         Origin of that time.
     record_timestamp : int or None
@@ -203,7 +203,7 @@ def _judged(
         log.path,
         config,
         now,
-        tuple(_fates(log, facts, dated, outcome, config, now)),
+        tuple(_segment_retentions(log, facts, dated, outcome, config, now)),
         outcome,
         log.log_start_offset,
         log.high_watermark,
@@ -219,7 +219,7 @@ def _config_of(topic: str, config: Mapping[str, object] | LogConfig | None) -> L
 
 
 def _dated(log: PartitionLog, segment: LogSegment, rules: BrokerRules) -> _Dated:
-    """Find the time by which a broker judges a segment (``largestTimestamp``)."""
+    """Find the time by which a broker decides about a segment (``largestTimestamp``)."""
     by_file = _Dated(segment.last_modified_ms, DatedBy.MODIFICATION_TIME)
     if not rules.retention_by_record_time:
         return by_file
@@ -248,7 +248,7 @@ def _is_rebuilt(log: PartitionLog, segment: LogSegment) -> bool:
     return log.log_dir is not None and segment.next_base_offset > (log.recovery_point or 0)
 
 
-def _fates(
+def _segment_retentions(
     log: PartitionLog,
     facts: list[SegmentFacts],
     dated: list[_Dated],

@@ -117,11 +117,11 @@ class LocalLog:
 
         `offset` is at least the first base offset, and below the log end offset.
         """
-        doomed = [base for base in self._bases if base > offset]
-        if doomed:
+        later_bases = [base for base in self._bases if base > offset]
+        if later_bases:
             self._active.close_files()
             # The last segment first: an interruption leaves no gap.
-            self.delete_segments(doomed[::-1])
+            self.delete_segments(later_bases[::-1])
             self._active = self._open_or_create_segment(self._bases[-1], now)
         self._active.truncate_to(offset, now)
         self._unflushed.add(self._active.base_offset)
@@ -142,14 +142,14 @@ class LocalLog:
 
         The active segment must not be among them, unless the caller creates another at once.
         """
-        doomed = []
+        renamed = []
         for base_offset in list(base_offsets):
             for path in self._files_of(base_offset):
-                doomed.append(path.with_name(path.name + DELETED_SUFFIX))
-                self._fs.rename(path, doomed[-1])
+                renamed.append(path.with_name(path.name + DELETED_SUFFIX))
+                self._fs.rename(path, renamed[-1])
             self._bases.remove(base_offset)
             self._unflushed.discard(base_offset)
-        for path in doomed:
+        for path in renamed:
             self._fs.unlink(path)
 
     def segment_facts(self) -> list[SegmentFacts]:

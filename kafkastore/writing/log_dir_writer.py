@@ -322,7 +322,7 @@ class LogDirWriter:
 
         The clean-shutdown marker is not written, so that the next start recovers, if a writer has
         failed, or if the last shutdown was not clean and some partitions were not opened for
-        writing. A directory without any changes stays as it is.
+        writing. A directory without any changes is not altered.
         """
         if self._is_closed:
             return

@@ -273,7 +273,7 @@ class LogWriter:
                     prepared.duplicate.timestamp if self._append_rules.has_append_time else -1,
                     is_duplicate=True,
                 )
-        first_offset = sets.first_offset_told()
+        first_offset = sets.reported_first_offset()
         try:
             log.append(data, sets, prepared, leader_epoch=epoch, now=now)
         except BaseException as error:

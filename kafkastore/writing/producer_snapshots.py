@@ -87,8 +87,8 @@ class ProducerSnapshots:
         """Remove the snapshots below an offset."""
         self._drop({each for each in self._offsets if each < offset})
 
-    def _drop(self, doomed: set[int]) -> None:
-        for offset in sorted(doomed):
+    def _drop(self, offsets: set[int]) -> None:
+        for offset in sorted(offsets):
             self._fs.unlink(self._path(offset))
             self._offsets.remove(offset)
 

@@ -136,11 +136,11 @@ class UnifiedLog:
         if found.deletions:
             if found.rolls:
                 self.roll(clock_now)
-            doomed = [each.segment.base_offset for each in found.deletions]
+            base_offsets = [each.segment.base_offset for each in found.deletions]
             self.move_start(found.log_start_offset)
-            self.local.delete_segments(doomed)
+            self.local.delete_segments(base_offsets)
             if self._rules.snapshots_follow_segments:
-                self.producers.drop_with(doomed)
+                self.producers.drop_with(base_offsets)
         return found
 
     def drop_old_snapshots(self) -> None:

@@ -24,7 +24,8 @@ TEXTS = {
     "10 valid batches of 2,210 bytes follow",
     "torn tail of a clean log": "50 bytes after the last complete batch",
     "segment lost": "offsets 22 to 39 are missing between segments",
-    "lines of no partition": "it has lines of 1 partition (gone-3) that is not in this directory",
+    "lines of no partition":
+        "it has a line of 1 partition (gone-3), which is not in this directory",
 }
 
 

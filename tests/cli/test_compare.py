@@ -29,7 +29,7 @@ def test_each_time_has_three_answers_and_the_cost_of_the_legacy_one(
     }
     ran = run("compare", sample_root, "--topic", "up-1", *AT)
     assert ran.out.splitlines()[-2].split()[2:] == ["44", "11", "11", "0", "33"]
-    assert ran.out.splitlines()[-1].startswith("1 question: legacy answers redeliver 0 records")
+    assert ran.out.splitlines()[-1].startswith("1 lookup: legacy answers redeliver 0 records")
 
 
 def test_times_are_spread_if_none_are_given(run: Run, sample_root: Path) -> None:
@@ -99,7 +99,7 @@ def test_rows_become_arrow_and_parquet(run: Run, sample_root: Path, tmp_path: Pa
         file = tmp_path / f"rows.{form}"
         ran = run("compare", sample_root, "--samples", 5, "--format", form, "-o", file)
         assert ran.code == 0
-        assert ran.out.splitlines()[0].startswith(f"{len(rows)} questions: legacy answers")
+        assert ran.out.splitlines()[0].startswith(f"{len(rows)} lookups: legacy answers")
         if form == "arrow":
             with pyarrow.ipc.open_file(file) as reader:
                 table = reader.read_all()

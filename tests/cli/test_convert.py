@@ -57,7 +57,7 @@ def test_a_segment_that_cannot_be_converted_is_reported(run: Run, sample_copy: P
     path.write_bytes(damaged)
     ran = run("convert", sample_copy)
     assert ran.code == 1
-    assert f"up-1/{path.name} is left as it is: " in ran.out
+    assert f"up-1/{path.name} is not converted: " in ran.out
     assert run("convert", sample_copy, "--json").lines[-1]["kind"] == "unconverted"
 
 

@@ -41,7 +41,7 @@ def test_groups_continue_at_offsets_where_nothing_is_lost(
         ran.out, re.MULTILINE,
     )
     assert ran.out.endswith(
-        "of 2 records that were not consumed cluster 2 has 2: none is lost; 1 are consumed twice\n"
+        "cluster 2 has 2 of 2 records that were not consumed: none is lost; 1 are consumed twice\n"
     )
 
 
@@ -90,7 +90,7 @@ def test_a_position_beyond_the_log_end_is_reported(run: Run, clusters: tuple[Pat
         (row,) = ran.lines
         assert (row["place"], row["source_offset"]) == (place, position)
         assert ran.code == run("failover", *clusters, *given).code == int(position > 4)
-        warning = "billing at orders-0: offset 5 lies beyond the log end of cluster 1, 4; "
+        warning = "billing at orders-0: offset 5 is beyond the log end of cluster 1, 4; "
         assert (warning in ran.err) == (position > 4)
 
 

@@ -40,7 +40,7 @@ def do_nothing(partition: Path) -> None:
 
 CASES: dict[str, tuple[Damage, list[str], str, dict[str, str]]] = {
     "verify": (flip_a_byte, ["verify"], ".log at byte ", {"severity": "data-loss-risk"}),
-    "ls": (add_leftover, ["ls"], "left over: ", {"kind": "leftover"}),
+    "ls": (add_leftover, ["ls"], "leftover file: ", {"kind": "leftover"}),
     "predict": (
         do_nothing, ["predict"], " loads with all records", {"outcome": "is-changed"},
     ),
@@ -51,7 +51,7 @@ CASES: dict[str, tuple[Damage, list[str], str, dict[str, str]]] = {
                {"kind": "damage"}),
     "reindex": (truncate_log, ["reindex", "--dry-run"], "not complete batches",
                 {"kind": "unindexed"}),
-    "convert": (flip_a_byte, ["convert"], " is left as it is: ", {"kind": "unconverted"}),
+    "convert": (flip_a_byte, ["convert"], " is not converted: ", {"kind": "unconverted"}),
     "migrate": (do_nothing, ["migrate", "--samples", "0"], "create  up-", {"kind": "change"}),
 }
 

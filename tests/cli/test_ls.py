@@ -195,7 +195,7 @@ def test_leftovers_and_damaged_checkpoints_are_reported(
     (root / "recovery-point-offset-checkpoint").write_bytes(b"0\n5\n")
     ran = run("ls", root)
     assert ran.code == 0
-    assert f"left over: {leftover}, a deleted file: deleted at the next start\n" in ran.out
+    assert f"leftover file: {leftover}, a deleted file: deleted at the next start\n" in ran.out
     assert "damaged: checkpoint must have 5 entries, got 0" in ran.out
     rows = run("ls", root, "--json").lines
     (left,) = [row for row in rows if row["kind"] == "leftover"]

@@ -351,15 +351,15 @@ def test_a_partition_without_answers_is_not_counted(run: Run, sample_copy: Path)
     data[8] |= 16  # the length of the first batch
     log.write_bytes(data)
     ran = run("migrate", sample_copy, "--dry-run")
-    assert "note: up-0 is not asked for times" in ran.err
-    assert "; 3 of 4 partitions asked\n" in ran.out
+    assert "note: no times looked up in up-0" in ran.err
+    assert "; looked up in 3 of 4 partitions\n" in ran.out
 
 
 def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy, "--topic", "up-0")
     assert (
         "\nanswers of 2.4 and 4.2 for 9 sample times: 3 correct before, 9 after; "
-        "1 of 1 partition asked\n" in ran.out
+        "looked up in 1 of 1 partition\n" in ran.out
     )
     assert ran.out.count("2.4, 4.2") == 5
     assert "\n... and 1 more like these; --verbose lists all\n" in ran.out
@@ -389,7 +389,7 @@ def test_without_timestamps_the_answers_say_so(
     run: Run, golden: Any, writable_copy: Callable[[Path], Path]
 ) -> None:
     logs = writable_copy(golden("0.8.2.2", "upgrade", "answers").logs)
-    line = "answers: no record has a timestamp to ask for; 4 of 4 partitions asked\n"
+    line = "answers: no record has a timestamp; looked up in 4 of 4 partitions\n"
     assert line in run("migrate", logs).out
 
 

@@ -124,7 +124,7 @@ def test_ctrl_c_says_how_to_resume(
     monkeypatch.setattr("kafkastore.cli.commands.pipeline._import_pipeline", lambda: interrupted)
     ran = run("pipeline", sample_root, "--out", tmp_path / "out")
     assert ran.code == 130
-    assert "--resume goes on" in ran.err
+    assert "with --resume to continue" in ran.err
 
 
 def test_ctrl_c_in_place_says_what_has_changed_and_how_to_undo_it(

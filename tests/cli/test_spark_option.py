@@ -217,7 +217,7 @@ def test_latency_of_a_partition_in_two_directories(same: Any, broken: tuple[Path
 def test_failover(same: Any, clusters: tuple[Path, Path]) -> None:
     ran = same("failover", *clusters, "--json")
     assert ran.code == 1
-    for said in ("cluster 2 has no partition alone-0", "orders-2", "lies beyond the log end"):
+    for said in ("cluster 2 has no partition alone-0", "orders-2", "is beyond the log end"):
         assert said in ran.err
     by = "--by", "log-append-time", "--group", "billing"
     ran = same("failover", *clusters, *by, "--latency-from", clusters[0])
@@ -373,7 +373,7 @@ def test_ctrl_c_ends_the_command_immediately_and_silently(tmp_path: Path) -> Non
     ("words", "what_to_do"),
     [
         (["verify"], "run the command again"),
-        (["pipeline", "--out", "out"], "the same command with --resume goes on"),
+        (["pipeline", "--out", "out"], "the same command with --resume to continue"),
     ],
 )
 def test_a_killed_java_process_is_one_sentence(

@@ -85,7 +85,7 @@ def test_a_follower_s_complete_batches_are_one_set(parts, torn):
         -1,
     )
     assert sets.fields() == [(len(data), complete[0][0], offset - 1, largest, reached)]
-    assert (sets.first_offset_told(), sets.last_offset(0)) == (complete[0][0], offset - 1)
+    assert (sets.reported_first_offset(), sets.last_offset(0)) == (complete[0][0], offset - 1)
 
 
 def test_a_set_that_is_not_there_is_an_index_error():

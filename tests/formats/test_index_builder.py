@@ -119,7 +119,7 @@ def test_a_wrong_checksum_ends_the_log_before_it():
     headers["crc_valid"] = [1, 0, 1]
     builder = IndexBuilder(0, 100)
     assert builder.append(headers) == 1
-    assert (builder.valid_bytes, builder.next_offset, builder.is_behind_marker) == (101, 6, False)
+    assert (builder.valid_bytes, builder.next_offset, builder.is_after_marker) == (101, 6, False)
     assert time_entries_of(builder.finish()[1], 0) == [(50, 5)]
 
 
@@ -138,11 +138,11 @@ def test_markers_of_producers_can_be_stopped_after():
     headers["magic"] = [2, 2, 1, 2, 2, 1]
     headers["producer_id"] = [-1, 7, -1, -1, 7, -1]
     headers["attributes"] = [0x20, 0x20, 0x20, 0x20, 0x30, 0x20]
-    builder = IndexBuilder(0, 100, stops_behind_markers=True)
+    builder = IndexBuilder(0, 100, stops_after_markers=True)
     stops = []
     while sum(stops) < len(headers):
         stops.append(builder.append(headers[sum(stops) :]))
-        assert builder.is_behind_marker == (sum(stops) < 6)
+        assert builder.is_after_marker == (sum(stops) < 6)
         assert builder.has_producers == (sum(stops) < 6)
     assert stops == [2, 3, 1]
     assert IndexBuilder(0, 100).append(headers) == 6

@@ -133,7 +133,7 @@ def test_a_corrupt_partition_is_shown_as_such_and_as_not_queried(golden, writabl
     assert (summary.partitions, summary.damaged, summary.not_asked) == (4, 1, 1)
     text = re.sub(r"\s+", " ", " ".join(page_of(result_with(store)).text))
     assert "1 damaged" in text
-    assert "1 partition not asked" in text
+    assert "1 partition without lookups" in text
     assert "3 of 4" in text
     assert "up-1 damaged" in text
 
@@ -217,7 +217,7 @@ def test_the_page_of_a_large_store_has_a_bounded_size():
     assert f"The {MOST_ROWS} largest of 2,000; all are in result.json" in text
     assert f"{70 - MOST_SIZES} more topics" in text
     assert f"{2000 - MOST_SIZES:,} more partitions" in text
-    assert "1,994 partitions more not drawn" in text
+    assert "1,994 more partitions are not drawn" in text
     assert "Offsets of 1,980 more partitions are in result.json" in text
     assert f"and {70 - MOST_ANSWERS} more times, in result.json" in text
 

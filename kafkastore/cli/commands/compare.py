@@ -238,10 +238,9 @@ def _print_summaries(compared: Compared, rules: str) -> ComparisonSummary:
 
 def _print_total(total: ComparisonSummary, rules: str) -> None:
     print(
-        f"{format_count(total.times, 'question')}: legacy answers redeliver "
-        f"{format_count(total.redelivered, 'record')}, miss {total.missed:,} and give nothing "
-        f"{format_count(total.unanswered, 'time')}; {rules} differs from correct "
-        f"{format_count(total.broker_differs, 'time')}"
+        f"{format_count(total.times, 'lookup')}: legacy answers redeliver "
+        f"{format_count(total.redelivered, 'record')}, miss {total.missed:,} and find nothing for "
+        f"{total.unanswered:,}; {rules} differs from correct for {total.broker_differs:,}"
     )
 
 

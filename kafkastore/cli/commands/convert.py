@@ -81,6 +81,6 @@ def _show(unconverted: Sequence[UnconvertedSegment], *, as_json: bool, verbose: 
         for each in unconverted:
             write_json({"kind": "unconverted", **each._asdict()})
         return
-    lines = ((None, f"{each.path} is left as it is: {each.reason}") for each in unconverted)
+    lines = ((None, f"{each.path} is not converted: {each.reason}") for each in unconverted)
     for line in group_lines(lines, verbose=verbose):
         print_text(line)

@@ -42,7 +42,8 @@ from kafkastore.use_cases.latency import Latency
 )
 @click.option(
     "--largest-latency", "largest_latency_ms", callback=parse_duration, metavar="DURATION",
-    help="For log-append-time: 90s, 5m. Default: the largest latency in the partition itself.",
+    help="For log-append-time: 90s, 5m, or a number of ms. Default: the largest latency in the "
+    "partition itself.",
 )
 @click.option(
     "--latency-from", type=ANY_PATH, metavar="PATH",
@@ -187,9 +188,9 @@ def _largest_of(topic: str, parts: Sequence[Latency | Failed]) -> int | Exceptio
 def _beyond_end(found: PartitionFailover) -> str:
     """Explain what a position beyond the log end means."""
     return (
-        f"{found.group or 'position'} at {found.source}: offset {found.position} lies beyond the "
+        f"{found.group or 'position'} at {found.source}: offset {found.position} is beyond the "
         f"log end of cluster 1, {found.log_end_offset}; records that it consumed are missing "
-        f"there, and what it did not consume is not known"
+        f"there, and its unread records are unknown"
     )
 
 
@@ -220,7 +221,8 @@ def _basis(found: PartitionFailover) -> str:
     if not found.bound.untimed_records:
         return found.bound.basis
     untimed = format_count(found.bound.untimed_records, "record")
-    return f"{found.bound.basis}; nothing is said of {untimed} without timestamp"
+    verb = "is" if found.bound.untimed_records == 1 else "are"
+    return f"{found.bound.basis}; {untimed} without timestamp {verb} not covered"
 
 
 def _print_checks(checks: Sequence[FailoverCheck]) -> None:
@@ -237,7 +239,7 @@ def _print_checks(checks: Sequence[FailoverCheck]) -> None:
         )
     else:
         print(
-            f"of {format_count(unread, 'record')} that were not consumed cluster 2 has {found:,}: "
+            f"cluster 2 has {found:,} of {format_count(unread, 'record')} that were not consumed: "
             f"{f'{lost:,} would be lost' if lost else 'none is lost'}; {twice:,} are consumed twice"
         )
     unmatched = sum(each.unmatched for each in checks)

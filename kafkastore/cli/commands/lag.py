@@ -1,4 +1,4 @@
-"""``kafkastore lag``: consumer lag in records and in time."""
+"""``kafkastore lag``: consumer lag in offsets, records and time."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def command(
     now: str | None,
     isolation: Isolation,
 ) -> int:
-    """Show the lag of consumer groups in offsets, records and time.
+    """Show consumer lag in offsets, records and time.
 
     Committed offsets are read from the __consumer_offsets partitions in PATH, or given. The exit
     code is 1 if a committed offset is below the log start or beyond the log end, or if one was

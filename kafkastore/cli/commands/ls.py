@@ -109,7 +109,7 @@ def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None
     lines = (
         (
             (row["leftover_kind"], row["start_action"]),
-            f"left over: {row['path']}, {row['what']}: {row['at_next_start']}",
+            f"leftover file: {row['path']}, {row['what']}: {row['at_next_start']}",
         )
         for row in leftovers
     )

@@ -155,7 +155,7 @@ def _plan_migration(call: StoreCall, path: Path, how: _MigrationSettings) -> _Fo
     planned: Plan = plan(surveyed, how.mode, entry_offset=how.entry_offset)
     if not how.samples or not planned.changes:
         return _Found(surveyed, planned, None)
-    with progress("asking for sample times", None) as advance:
+    with progress("looking up sample times", None) as advance:
         show = to_progress_callback(advance)
         found = answers(surveyed, planned, how.samples, threads=call.threads, progress=show)
     return _Found(surveyed, planned, found)
@@ -225,7 +225,7 @@ def _write_answers(found: MigrationAnswers, root: str) -> None:
 def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
     """Print how many answers are correct, and those that change or are wrong."""
     problems = (
-        (None, f"{each.topic_partition} is not asked for times: {each.problem}")
+        (None, f"no times looked up in {each.topic_partition}: {each.problem}")
         for each in found.partitions
         if each.problem is not None
     )
@@ -233,16 +233,16 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
         print_note(line)
     changed = format_count(found.changed_partitions, "partition")
     answered = sum(each.problem is None for each in found.partitions)
-    asked = f"{answered:,} of {changed} asked"
+    looked_up = f"looked up in {answered:,} of {changed}"
     if not found.summaries:
-        print(f"answers: no record has a timestamp to ask for; {asked}")
+        print(f"answers: no record has a timestamp; {looked_up}")
     alike: dict[AnswersSummary, list[str]] = {}
     for each in found.summaries:
         alike.setdefault(each._replace(rules=""), []).append(each.rules)
     for each, brokers in alike.items():
         print(
             f"answers of {' and '.join(brokers)} for {format_count(each.times, 'sample time')}: "
-            f"{each.correct_before:,} correct before, {each.correct_after:,} after; {asked}"
+            f"{each.correct_before:,} correct before, {each.correct_after:,} after; {looked_up}"
         )
     rows = [*_rows(found)]
     if rows:

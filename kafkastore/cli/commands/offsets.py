@@ -104,7 +104,7 @@ def _check_all_rules(
 @click.option(
     "--clock-skew", "clock_skew_ms", callback=parse_duration, default="0", metavar="DURATION",
     help="Subtract this from each time, to find records of producers whose clocks are late by up "
-    "to that much: 5m, 90s or ms.",
+    "to that much: 5m, 90s, or a number of ms.",
 )
 def command(
     call: StoreCall,

@@ -43,7 +43,8 @@ _REQUIRED_PACKAGES = ("pyspark", "pandas", "jinja2", "matplotlib")
               help="Output directory: new, empty, or of an earlier run, which is replaced.")
 @click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True,
               help="As in kafkastore migrate.")
-@change_options("migrate", default="migrate copies in the output")
+@change_options("migrate", default="Without --copy-to and --in-place, the run "
+                "migrates copies in its output.")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
               help="The Spark master: local[*], local[4], spark://host:7077, sc://host:15002.")
 @click.option("--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
@@ -110,7 +111,7 @@ def command(
         areas = _undo_areas(paths, options)
         changed = [each.describe() for area, each in areas.items() if earlier.get(area) != each]
         left = "; ".join(
-            [*changed, f"{out} is as it was before, and the same command with --resume goes on"]
+            [*changed, f"{out} is unchanged; run the same command with --resume to continue"]
         )
         if isinstance(error, KeyboardInterrupt):
             raise Interrupted(f"interrupted; {left}") from error
@@ -217,15 +218,15 @@ def _print_result(result: PipelineResult) -> None:
         right="partitions,segments,records,size,files made",
     )
     print(
-        f"\nlegacy, kip-33, {NEWEST_VERSION}: right answers of all times asked. An arrow: before "
-        "and after the migration."
+        f"\nlegacy, kip-33, {NEWEST_VERSION}: correct answers of all times looked up; "
+        "a -> b: before and after the migration"
     )
     for row in result.summary():
         if row.not_asked:
             partitions = f"{row.not_asked:,} of {format_count(row.partitions, 'partition')}"
             print_text(
-                f"{row.store}: {partitions} not asked, {row.damaged:,} damaged; the numbers are of "
-                "the others"
+                f"{row.store}: no times looked up in {partitions}, {row.damaged:,} corrupt; the "
+                "numbers are of the others"
             )
     print_text("", f"report   {result.report}")
     print_text(f"records  {result.records}")

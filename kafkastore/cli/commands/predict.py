@@ -94,14 +94,14 @@ def _lines(each: Prediction) -> Iterator[str]:
     recovered = each.recovered
     if recovered is None:
         return
-    gone_over = [segment for segment in recovered.segments if segment.is_recovered]
-    if gone_over and each.recovered_from is not None:
+    recovered_segments = [segment for segment in recovered.segments if segment.is_recovered]
+    if recovered_segments and each.recovered_from is not None:
         yield (
-            f"    recovers {format_count(len(gone_over), 'segment')}, from offset "
+            f"    recovers {format_count(len(recovered_segments), 'segment')}, from offset "
             f"{each.recovered_from} on: there is no clean-shutdown marker"
         )
-    elif gone_over:
-        bases = ", ".join(str(segment.base_offset) for segment in gone_over)
+    elif recovered_segments:
+        bases = ", ".join(str(segment.base_offset) for segment in recovered_segments)
         yield f"    recovers because an index is missing: segment {bases}"
     for segment in recovered.segments:
         if segment.cut_bytes:
@@ -115,7 +115,7 @@ def _lines(each: Prediction) -> Iterator[str]:
     for reason, names in reasons.items():
         yield f"    deletes {_named(names)}: {reason}"
     if recovered.renamed:
-        yield f"    replaces segments by their compacted ones: {_named(list(recovered.renamed))}"
+        yield f"    replaces segments with compacted ones: {_named(list(recovered.renamed))}"
     if each.lost_offsets:
         readable = recovered.log_end_offset + each.lost_offsets - recovered.log_start_offset
         yield f"    {each.lost_offsets:,} of {format_count(readable, 'offset')} are lost"

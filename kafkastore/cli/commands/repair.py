@@ -82,8 +82,8 @@ def command(
 ) -> int:
     """Repair corrupt logs, and files that do not match them; removed bytes are kept.
 
-    --on-corrupt skip removes only the corrupt bytes; the batches after them become a segment of
-    their own. --on-corrupt truncate ends a log before its first corrupt batch, and removes later
+    --on-corrupt skip removes only the corrupt bytes; the batches after them become a new
+    segment. --on-corrupt truncate ends a log before its first corrupt batch, and removes later
     segments. Without --on-corrupt, if a log is corrupt, both
     results are shown and nothing is changed. Old files are kept; kafkastore changes undo restores
     them.
@@ -157,12 +157,12 @@ def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool
         _print_unrepaired(outcomes[0], as_json=True)
         return
     print_table(
-        ["choice", "bytes that leave logs", "files to change"],
+        ["choice", "bytes removed", "files to change"],
         (
             [f"--on-corrupt {each.on_corrupt}", f"{each.lost_bytes:,}", f"{each.files:,}"]
             for each in outcomes
         ),
-        right="bytes that leave logs,files to change",
+        right="bytes removed,files to change",
     )
     for outcome in outcomes:
         _print_unrepaired(outcome, as_json=False)

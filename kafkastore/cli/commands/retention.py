@@ -115,10 +115,10 @@ def command(
     return call.problems.exit_code or (FOUND_PROBLEMS if is_doubtful else 0)
 
 
-def _is_wrong(fate: SegmentRetention) -> bool:
+def _is_wrong(segment: SegmentRetention) -> bool:
     """Return whether a segment's time is doubtful and affects retention."""
-    is_doubtful = fate.doubt is not None or fate.dated_by is DatedBy.ZEROS
-    return is_doubtful and fate.expires_at is not None
+    is_doubtful = segment.doubt is not None or segment.dated_by is DatedBy.ZEROS
+    return is_doubtful and segment.expires_at is not None
 
 
 def _rows(found: PartitionRetention) -> Iterator[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _print_partitions(found: Sequence[PartitionRetention]) -> None:
                 str(each.topic_partition),
                 f"{len(each.segments):,}",
                 f"{len(each.going):,}",
-                ", ".join(sorted({_rule(fate) for fate in each.going})) or "-",
+                ", ".join(sorted({_rule(segment) for segment in each.going})) or "-",
                 _size(each.going),
                 str(each.log_start_offset),
                 str(each.outcome.log_start_offset),
@@ -179,37 +179,37 @@ def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> Non
         (
             [
                 str(each.topic_partition),
-                str(fate.base_offset),
-                format_size(fate.size),
-                call.format_time(fate.largest_timestamp),
-                fate.dated_by.value.replace("-", " "),
-                call.format_time(fate.expires_at),
-                _verdict(fate),
+                str(segment.base_offset),
+                format_size(segment.size),
+                call.format_time(segment.largest_timestamp),
+                segment.dated_by.value.replace("-", " "),
+                call.format_time(segment.expires_at),
+                _result(segment),
             ]
             for each in found
-            for fate in each.segments
+            for segment in each.segments
         ),
         right="base,size",
     )
 
 
-def _rule(fate: SegmentRetention) -> str:
+def _rule(segment: SegmentRetention) -> str:
     """Return the Kafka option by which a segment is deleted."""
     return {
         RetentionRule.TIME: "retention.ms",
         RetentionRule.SIZE: "retention.bytes",
         RetentionRule.START: "log start",
         None: "-",
-    }[fate.deleted_by]
+    }[segment.deleted_by]
 
 
-def _verdict(fate: SegmentRetention) -> str:
-    if fate.deleted_by is not None:
-        return f"deleted by {_rule(fate)}"
-    if fate.blocked_by == fate.base_offset:
+def _result(segment: SegmentRetention) -> str:
+    if segment.deleted_by is not None:
+        return f"deleted by {_rule(segment)}"
+    if segment.blocked_by == segment.base_offset:
         return "kept: high watermark"
-    if fate.blocked_by is not None:
-        return f"kept: segment {fate.blocked_by} is kept"
+    if segment.blocked_by is not None:
+        return f"kept: segment {segment.blocked_by} is kept"
     return "kept"
 
 
@@ -218,8 +218,8 @@ def _remarks(
 ) -> Iterator[tuple[tuple[object, ...], str]]:
     """Yield remarks on doubtful times and blocked segments, each after its kind."""
     doubtful: dict[tuple[object, ...], list[SegmentRetention]] = {}
-    for fate in filter(_is_wrong, found.segments):
-        doubtful.setdefault((fate.dated_by, fate.doubt), []).append(fate)
+    for segment in filter(_is_wrong, found.segments):
+        doubtful.setdefault((segment.dated_by, segment.doubt), []).append(segment)
     for kind, alike in doubtful.items():
         later = sum(each.base_offset > alike[0].base_offset for each in found.segments)
         yield kind, _doubt(call, alike[0], len(alike) - 1, later)
@@ -241,43 +241,43 @@ def _remarks(
         yield (stop.reason, False), f"segment {blocker.base_offset} expired but {reason}"
 
 
-def _doubt(call: StoreCall, fate: SegmentRetention, more: int, later: int) -> str:
+def _doubt(call: StoreCall, segment: SegmentRetention, more: int, later: int) -> str:
     """Describe what is doubtful about a segment's time, and the effect."""
-    which = f"segment {fate.base_offset}" + (f" (and of {more:,} more)" if more else "")
+    which = f"segment {segment.base_offset}" + (f" (and of {more:,} more)" if more else "")
     others = "the one" if later == 1 else f"any of the {later:,}"
     never = f"neither it nor {others} after it"
-    if fate.dated_by is DatedBy.ZEROS:
+    if segment.dated_by is DatedBy.ZEROS:
         newest = "no record has a timestamp"
-        if fate.record_timestamp is not None and fate.record_timestamp >= 0:
-            newest = f"the newest record is of {call.format_time(fate.record_timestamp)}"
+        if segment.record_timestamp is not None and segment.record_timestamp >= 0:
+            newest = f"the newest record is of {call.format_time(segment.record_timestamp)}"
         return (
             f"the time index of {which} ends in zeros: a broker reads 0 as the largest timestamp "
-            f"and {_deletion_note(fate)}, although {newest}; rebuild it with kafkastore reindex"
+            f"and {_deletion_note(segment)}, although {newest}; rebuild it with kafkastore reindex"
         )
-    if fate.doubt is TimestampWarning.FUTURE:
-        what = "modification time" if fate.dated_by is DatedBy.MODIFICATION_TIME else (
+    if segment.doubt is TimestampWarning.FUTURE:
+        what = "modification time" if segment.dated_by is DatedBy.MODIFICATION_TIME else (
             "largest timestamp"
         )
-        until = call.format_time(fate.expires_at)
+        until = call.format_time(segment.expires_at)
         kept = f"{never} is deleted" if later else "it is not deleted"
         return (
-            f"the {what} of {which}, {call.format_time(fate.largest_timestamp)}, is in the "
+            f"the {what} of {which}, {call.format_time(segment.largest_timestamp)}, is in the "
             f"future: by time {kept} before {until}"
         )
     meant = (
-        f"the largest timestamp of {which}, {fate.largest_timestamp}, is in {fate.doubt}, if it "
-        f"means {call.format_time(fate.meant_timestamp)}"
+        f"the largest timestamp of {which}, {segment.largest_timestamp}, is in {segment.doubt}, if "
+        f"it means {call.format_time(segment.meant_timestamp)}"
     )
-    if fate.doubt is TimestampWarning.SECONDS:
-        as_ms = call.format_time(fate.largest_timestamp)
-        return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(fate)}"
+    if segment.doubt is TimestampWarning.SECONDS:
+        as_ms = call.format_time(segment.largest_timestamp)
+        return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(segment)}"
     kept = f"{never} is ever deleted" if later else "it is never deleted"
     return f"{meant}; as ms it is more than 10,000 years ahead, and by time {kept}"
 
 
-def _deletion_note(fate: SegmentRetention) -> str:
+def _deletion_note(segment: SegmentRetention) -> str:
     """Describe what happens to a segment whose time is taken for 1970."""
-    if fate.deleted_by is not None:
+    if segment.deleted_by is not None:
         return "deletes it at once"
     return "deletes it as soon as it is the oldest"
 

@@ -103,20 +103,21 @@ class ChangeOptions:
 
 
 def change_options(
-    verb: str, *, copies_to_urls: bool = False, default: str = "nothing else is done"
+    verb: str, *, copies_to_urls: bool = False, default: str | None = None
 ) -> Callable[[FunctionT], Callable[..., Any]]:
     """Return a decorator that adds the options, passed as `options`: `ChangeOptions`.
 
     They are ``--dry-run``, ``--copy-to``, ``--in-place``, ``--yes`` and ``--undo-dir``. `default`
-    says in the help what the command does without any of the first three.
+    is a sentence for the help on what the command does without any of the first three.
     """
     added = (
-        click.option("--dry-run", is_flag=True, help="Only print the plan. Without --copy-to and "
-                     f"--in-place, {default}."),
+        click.option("--dry-run", is_flag=True, help="Only print the plan." + (
+                         " This is the default." if default is None else "")),
         click.option("--copy-to", type=DESTINATION if copies_to_urls else ANY_PATH, metavar="DIR",
                      help=f"Copy the directory to this path{' or URL' if copies_to_urls else ''}, "
                      f"and {verb} the copy."),
-        click.option("--in-place", is_flag=True, help=f"{verb.capitalize()} the directory itself."),
+        click.option("--in-place", is_flag=True, help=f"{verb.capitalize()} the directory itself."
+                     + ("" if default is None else f" {default}")),
         click.option("--yes", is_flag=True, help="Do not ask before changing anything in place."),
         click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
                      help="Where to keep replaced files. Default: next to the log directory."),

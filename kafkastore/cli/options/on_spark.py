@@ -127,7 +127,7 @@ def open_session(master: str) -> Iterator[Any]:
     with ExitStack() as stack:
         with progress("starting Spark", None):
             spark = stack.enter_context(borrowed_session(master))
-            interrupts.take_back()
+            interrupts.reinstall()
         try:
             yield spark
         except SparkFailedError as error:

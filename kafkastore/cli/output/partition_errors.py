@@ -1,4 +1,4 @@
-"""Problems of a command over many partitions, which goes on after each."""
+"""Problems of a command over many partitions, which continues after each."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -120,19 +120,19 @@ class Problems:
     def add(self, partition: object, error: Exception, path: Path | None = None) -> None:
         """Report an unreadable partition; raise an error of any other kind.
 
-        `path` tells it from the same partition in another of the command's directories.
+        `path` distinguishes it from the same partition in another of the command's directories.
         """
         if not isinstance(error, KafkaStoreError | OSError):
             raise error
         self.count_unread(path or partition)
-        way_out = ""
+        hint = ""
         if isinstance(error, CorruptionError) and self._has_choice and self.on_corrupt == "raise":
-            way_out = "; --on-corrupt skip reads on after it"
+            hint = "; --on-corrupt skip continues after it"
         # Several groups, times or tables may run into the same error.
         said = (str(partition), format_error(error))
         if said not in self._said:
             self._said.add(said)
-            print_problem(f"{partition}: {format_error(error)}{way_out}")
+            print_problem(f"{partition}: {format_error(error)}{hint}")
 
     def count_unread(self, partition: object) -> None:
         """Count an unreadable partition that the command reports itself."""

@@ -3,14 +3,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 class IndexBuilder:
-    is_behind_marker: bool
+    is_after_marker: bool
     def __init__(
         self,
         base_offset: int,
         index_interval_bytes: int,
         *,
         has_first_offsets: bool = False,
-        stops_behind_markers: bool = False,
+        stops_after_markers: bool = False,
     ) -> None: ...
     @property
     def largest_timestamp(self) -> int: ...

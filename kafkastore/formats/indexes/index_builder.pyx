@@ -25,7 +25,7 @@ from kafkastore.formats.records.batch_header import bytes_of
 
 cdef enum BuildStatus:
     BUILT
-    BEHIND_MARKER
+    AFTER_MARKER
     WRONG_CRC
     OVERFLOW
     OFFSET_WENT_BACK
@@ -48,7 +48,7 @@ cdef struct Indexes:
     int64_t record_batches_end
     int32_t largest_epoch
     bint has_first_offsets
-    bint stops_behind_markers
+    bint stops_after_markers
     bint has_producers
 
 
@@ -106,8 +106,8 @@ cdef inline BuildStatus add(
             built.largest_epoch = header.leader_epoch
         if header.producer_id >= 0:
             built.has_producers = True
-            if built.stops_behind_markers and header.attributes & CONTROL_FLAG != 0:
-                return BEHIND_MARKER
+            if built.stops_after_markers and header.attributes & CONTROL_FLAG != 0:
+                return AFTER_MARKER
     return BUILT
 
 
@@ -141,7 +141,7 @@ cdef BuildStatus build(
             offset_of_max = header.last_offset if rose else offset_of_max
         i += 1
     built.largest_timestamp, built.offset_of_max_timestamp = largest, offset_of_max
-    if status > BEHIND_MARKER:
+    if status > AFTER_MARKER:
         i -= 1
     taken[0] = i
     if i > 0:
@@ -158,8 +158,8 @@ cdef class IndexBuilder:
     """Build both indexes of one segment, run by run.
 
     `has_first_offsets` writes first offsets into the offset index, as up to 1.1. With
-    `stops_behind_markers` `append` returns after each control batch of a producer;
-    `is_behind_marker` says whether the last call did.
+    `stops_after_markers` `append` returns after each control batch of a producer;
+    `is_after_marker` says whether the last call did.
 
     The attributes describe the headers so far: `largest_timestamp` (ms) and `largest_epoch` are -1
     for none, and `offset_of_max_timestamp` is the last offset of the batch that reached that
@@ -170,14 +170,14 @@ cdef class IndexBuilder:
 
     cdef Indexes built
     cdef bytearray offset_entries, time_entries
-    cdef readonly bint is_behind_marker
+    cdef readonly bint is_after_marker
 
     def __cinit__(self, int64_t base_offset, int64_t index_interval_bytes, *,
-                  bint has_first_offsets=False, bint stops_behind_markers=False):
+                  bint has_first_offsets=False, bint stops_after_markers=False):
         self.built.base_offset = base_offset
         self.built.interval = index_interval_bytes
         self.built.has_first_offsets = has_first_offsets
-        self.built.stops_behind_markers = stops_behind_markers
+        self.built.stops_after_markers = stops_after_markers
         self.built.next_offset = base_offset
         self.built.record_batches_end = -1
         self.built.last_time_entry = self.built.largest_timestamp = -1
@@ -228,7 +228,7 @@ cdef class IndexBuilder:
         cdef uint8_t* offset_entries
         cdef uint8_t* time_entries
         cdef BuildStatus status
-        self.built.has_producers = self.is_behind_marker = False
+        self.built.has_producers = self.is_after_marker = False
         if count == 0:
             return 0
         first = <const BatchHeader*> &header_bytes[0]
@@ -238,7 +238,7 @@ cdef class IndexBuilder:
         time_entries = <uint8_t*> PyByteArray_AS_STRING(self.time_entries)
         with nogil:
             status = build(&self.built, first, count, &taken, offset_entries, time_entries)
-        self.is_behind_marker = status == BEHIND_MARKER
+        self.is_after_marker = status == AFTER_MARKER
         if status > WRONG_CRC:
             self._raise_for(status, &first[taken])
         return taken

@@ -397,8 +397,8 @@ cdef class TimeIndexFormat(IndexFormat):
         """Count the entries before the zero padding.
 
         `first_timestamp_may_be_zero`: whether (0, base offset) may be a true entry. It is all
-        zeros, like padding, so that only the log can tell. Default: True for a file of one slot,
-        which was trimmed and has no padding.
+        zeros, like padding, so that only the log shows which it is. Default: True for a file of one
+        slot, which was trimmed and has no padding.
         """
         count = IndexFormat.used_entry_count(self, entries)
         if count:

@@ -40,7 +40,7 @@ cdef enum:
     LANES = 16
     # Targets whose slots fit on the stack, 4 KiB, before their entries are written out.
     CHUNK = 512
-    # Of 2^28 entries, more than fit an index, a search looks at 30.
+    # Of 2^28 entries, more than fit an index, a search compares 30.
     MOST_TRACED = 64
 
 
@@ -59,7 +59,7 @@ cdef struct SlotRange:
 
 
 cdef struct SlotTrace:
-    # The slots that a search looks at, in order; one that is looked at again is there again.
+    # The slots that a search compares, in order, with repetitions.
     Py_ssize_t slots[MOST_TRACED]
     int count
 

@@ -391,7 +391,7 @@ static int find_crc_kernels(struct crc_kernel kernels[3]) {
 #elif defined(__APPLE__)
     int pmull = 1, crc = 1; /* in every one of their processors */
 #else
-    int pmull = 0, crc = 0; /* nobody to ask */
+    int pmull = 0, crc = 0; /* no way to query them */
 #endif
     if (pmull)
         kernels[count++] = (struct crc_kernel){"pmull", crc32c_by_vectors, crc32_by_vectors};

@@ -112,7 +112,7 @@ cdef class AppendSets:
             self.codecs |= 1 << (header.attributes & CODEC_MASK)
         self.batch_count += 1
 
-    def first_offset_told(self):
+    def reported_first_offset(self):
         """Return the first offset; before magic 2, the first message's last offset."""
         cdef const BatchHeader* header = self.batches
         return header.base_offset if header.magic == 2 else header.last_offset
@@ -157,7 +157,7 @@ cdef object walk_error(const Walk* walk, const BatchHeader* header, const Leader
         return InvalidRecordError(
             f"{where} has offset delta {walk.value - header.base_offset}, not its number")
     if walk.wrong == KEY_MISSING:
-        return InvalidRecordError(f"{where} has no key, which a compacted topic asks for")
+        return InvalidRecordError(f"{where} has no key, which a compacted topic requires")
     if walk.wrong == TIMESTAMP_OUT_OF_RANGE:
         return InvalidTimestampError(
             f"{where} has timestamp {walk.value}, which is not within {limits.before_max} ms before"

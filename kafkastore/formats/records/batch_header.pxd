@@ -54,7 +54,7 @@ cdef packed struct BatchHeader:
     int16_t producer_epoch
     int16_t attributes
     int8_t magic
-    int8_t crc_valid         # 1 right, 0 wrong, -1 not looked at
+    int8_t crc_valid         # 1 right, 0 wrong, -1 not checked
 
 
 cdef enum HeaderStatus:

@@ -85,7 +85,7 @@ cdef struct Sequence:
     int32_t leader_epoch
     bint has_gaps
     bint has_producers
-    bint is_behind_damage
+    bint is_after_damage
     bint begins_at_time_zero
     Entries offset_index
     Entries time_index
@@ -172,7 +172,7 @@ cdef inline void judge_entries(
     index = &log.time_index
     while index.judged < index.count and index.places[index.judged] <= header.last_offset:
         offset = index.places[index.judged]
-        settle(index, (log.is_behind_damage and log.last_offset < offset < first_offset)
+        settle(index, (log.is_after_damage and log.last_offset < offset < first_offset)
                or (offset > log.last_offset and offset >= first_offset
                    and index.keys[index.judged] == header.max_timestamp
                    and index.keys[index.judged] > log.largest_timestamp))
@@ -212,7 +212,7 @@ cdef bint add(Sequence* log, const BatchHeader* header) noexcept nogil:
     log.last_offset = header.last_offset
     log.end_position = header.position + header.size
     log.batch_count += 1
-    log.is_behind_damage = False
+    log.is_after_damage = False
     return is_new_epoch
 
 
@@ -243,7 +243,7 @@ cdef class BatchSequence:
         self.log.last_offset = next_offset - 1
         self.log.leader_epoch = -1
         self.log.largest_timestamp = -1
-        self.log.is_behind_damage = False
+        self.log.is_after_damage = False
         self.epochs = []
         self._arrays = []
         self._set_entries(&self.log.offset_index, offset_entries, "offset", "position")
@@ -292,7 +292,7 @@ cdef class BatchSequence:
 
     @property
     def ends_in_damage(self):
-        return bool(self.log.is_behind_damage)
+        return bool(self.log.is_after_damage)
 
     @property
     def faults(self):
@@ -354,7 +354,7 @@ cdef class BatchSequence:
         while index.judged < index.count and index.places[index.judged] < position:
             settle(index, index.places[index.judged] >= self.log.end_position)
         self.log.end_position = position
-        self.log.is_behind_damage = True
+        self.log.is_after_damage = True
         index = &self.log.time_index
         while is_end and index.judged < index.count:
             settle(index, index.places[index.judged] > self.log.last_offset)

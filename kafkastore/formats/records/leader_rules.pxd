@@ -48,7 +48,7 @@ cdef inline bint is_out_of_range(int64_t timestamp, const LeaderLimits* limits) 
 cdef inline Walk walk_records(
     const BatchHeader* header, const uint8_t* records, Py_ssize_t size, const LeaderLimits* limits
 ) noexcept nogil:
-    """Read all records of a batch as far as a leader looks at them."""
+    """Read the fields of a batch's records that a leader checks."""
     cdef Walk walk
     cdef RecordCursor cursor
     cdef RecordView record

@@ -44,8 +44,8 @@ def _table_of(
     made.__doc__ = f"""{first}
 
     As `{ask.__module__}.{ask.__name__}` of the arguments after the session, but as a Spark table;
-    see ``docs/jobs.md``. What they do not give, such as the clock and committed offsets, the driver
-    reads in this call.
+    see ``docs/jobs.md``. The driver reads values that are not given, such as the clock and
+    committed offsets, in this call.
 {rest.partition("    Returns")[0].rstrip()}
 
     Returns

@@ -70,8 +70,8 @@ def _check_place(target: Path, inputs: Sequence[Path]) -> None:
     for directory in target.parents:
         if (directory / MARK).exists():
             raise ChangeRefusedError(
-                f"{target} lies in {directory}, the output of another run, which goes when that is "
-                "run again: name another directory",
+                f"{target} is in {directory}, the output of another run, which the next such run "
+                "deletes: name another directory",
                 RefusalReason.UNSUITABLE_PLACE, target,
             )
     if not os.path.lexists(target):

@@ -159,7 +159,7 @@ def differences_over_time(store: StoreResult) -> str | None:
     found = {rule: distances(store, rule) for rule in MARKS}
     if not any(np.any(_is_date(stamps)) for stamps, _ in found.values()):
         return None
-    what = f"Wrong answers of {store.name} over the times asked, by their distance"
+    what = f"Wrong answers of {store.name} over time, by their distance"
     with figure_in_page(_identity("differences", store.name), what) as (figure, axes, svg):
         axes.axhline(0, color=DRAWN.correct, linewidth=1, label="correct")
         for rule, (stamps, offsets) in found.items():

@@ -142,7 +142,7 @@ class FailedStep(StrEnum):
     READ = "read to its end"
     VERIFY = "verified"
     SURVEY = "surveyed for the migration"
-    LOOKUP = "asked for offsets"
+    LOOKUP = "searched by time"
     WRITE = "written as it was read"
 
 

@@ -75,11 +75,11 @@ class Run:
         """Time a step, report it, and save its result."""
         began = time.monotonic()
         self.progress.step_started(name, unit, total)
-        told: list[tuple[int, int | None]] = [(0, total)]
+        reported: list[tuple[int, int | None]] = [(0, total)]
 
         def advance(done: int, total: int | None) -> None:
-            if told[-1] != (done, total):
-                told[-1] = (done, total)
+            if reported[-1] != (done, total):
+                reported[-1] = (done, total)
                 self.progress.step_advanced(name, done, total)
 
         step = RunningStep(advance, self.saved.read(name))

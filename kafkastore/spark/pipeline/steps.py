@@ -117,7 +117,7 @@ def run_pipeline(
     progress : PipelineProgress, optional
         Receives the progress of each step.
     spark : SparkSession, optional
-        A session to use. This function does not stop it, nor one that it starts.
+        A session to use. This function stops neither it nor a session that it starts.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def run_pipeline(
         )
     if undo_dir is not None and not in_place and copy_to is None:
         raise ChangeRefusedError(
-            "undo_dir goes with in_place or copy_to: copies in the output are removed, not undone",
+            "undo_dir requires in_place or copy_to: copies in the output are removed, not undone",
             RefusalReason.UNSUPPORTED,
         )
     sources = [root_of_plan(each) for each in given]
@@ -369,6 +369,6 @@ def _ask(
                 run.fail_partition(place, error, FailedStep.LOOKUP)
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
-            f"{right.asked:,} times, right by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
+            f"{right.asked:,} times, correct by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
             f"{NEWEST_VERSION} {right.broker:,}"
         )

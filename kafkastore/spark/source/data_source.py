@@ -82,8 +82,7 @@ class KafkaStoreDataSource(DataSource):
         """Raise an error: streams cannot be written."""
         raise OptionError(
             "streams cannot be written, because existing logs are never appended to: write each "
-            "batch into a directory of its own, with foreachBatch and a path that has the batch's "
-            "number",
+            "batch into a new directory, with foreachBatch and a path that contains the batch id",
             OptionProblem.UNSUITABLE,
         )
 

@@ -89,8 +89,8 @@ def absolute(path: str) -> str:
     """
     if not os.path.isabs(path) and _FOLDER_OF_A_SESSION.search(os.getcwd()):
         raise OptionError(
-            f"path {path} is relative, and the folder is one that Spark Connect removes at the "
-            "session's end: give an absolute path",
+            f"path {path} is relative to a folder that Spark Connect removes when the session "
+            "ends: give an absolute path",
             OptionProblem.UNSUITABLE, "path",
         )
     return os.path.abspath(path)

@@ -90,8 +90,8 @@ REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets",
     "kafka.key.deserializer": "keys are bytes: convert them after reading",
     "kafka.value.deserializer": "values are bytes: convert them after reading",
-    "kafka.enable.auto.commit": "nothing is ever committed",
-    "kafka.interceptor.classes": "rows are what the log holds",
+    "kafka.enable.auto.commit": "offsets are never committed",
+    "kafka.interceptor.classes": "rows are the records as stored",
 }
 
 
@@ -196,12 +196,12 @@ def _check_names_for_streams(given: Mapping[str, str]) -> None:
     for name in KNOWN:
         if name.startswith("ending") and name.lower() in lower:
             raise OptionError(
-                f"option {name} is not for streams, which have no end",
+                f"option {name} is not supported for streams, which have no end",
                 OptionProblem.UNSUITABLE, name,
             )
         if name in ("pushFilters", "table") and name.lower() in lower:
             raise OptionError(
-                f"option {name} is not for streams, but for reads",
+                f"option {name} is supported for batch reads only, not for streams",
                 OptionProblem.UNSUITABLE, name,
             )
 
@@ -212,7 +212,7 @@ def _table(options: Mapping[str, str]) -> str:
         for name in OF_RECORDS:
             if name.lower() in options:
                 raise OptionError(
-                    f"option {name} is about records, not about the table {table}",
+                    f"option {name} applies to records, not to the table {table}",
                     OptionProblem.UNSUITABLE, name,
                 )
     return table

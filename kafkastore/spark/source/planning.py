@@ -121,13 +121,13 @@ def chosen(store: LogStore, options: ReadOptions) -> list[TopicPartition]:
     missing = sorted((selection.assigned or frozenset()).difference(store.partitions))
     if missing and options.fail_on_data_loss:
         raise OptionError(
-            f"option assign: no partition {missing[0]} in {where}; to read what is there, set "
-            f"failOnDataLoss to false",
+            f"option assign: no partition {missing[0]} in {where}; to read the existing "
+            "partitions, set failOnDataLoss to false",
             OptionProblem.NOT_FOUND, "assign",
         )
     for topic_partition in missing:
         LOG.warning(
-            "option assign: no partition %s in %s; it is left out, for failOnDataLoss is false",
+            "option assign: no partition %s in %s; skipped because failOnDataLoss is false",
             topic_partition, where,
         )
     found = [each for each in store.partitions if selection.includes(each)]
@@ -200,8 +200,8 @@ def _check_is_there(log: PartitionLog, bound: Bound, offset: int, options: ReadO
     if not log.log_start_offset <= offset <= latest:
         raise OptionError(
             f"option {bound.option}: {log.topic_partition} has offsets {log.log_start_offset} to "
-            f"{latest}{' that are decided' if committed else ''}, not {offset}; to read what "
-            f"is there, set failOnDataLoss to false",
+            f"{latest}{' that are decided' if committed else ''}, not {offset}; to read the "
+            f"existing records, set failOnDataLoss to false",
             OptionProblem.NOT_FOUND, bound.option,
         )
 

@@ -71,7 +71,7 @@ class Bound(NamedTuple):
             return self.everywhere
         if topic_partition not in self.each:
             raise OptionError(
-                f"option {self.option} says nothing of {topic_partition}, which is read: "
+                f"option {self.option} has no entry for {topic_partition}, which is read: "
                 f"name every partition, or choose some with the option assign",
                 OptionProblem.MISSING, self.option,
             )
@@ -99,7 +99,7 @@ def selection_of(options: Mapping[str, str]) -> TopicSelection:
             re.compile(pattern)
         except re.error as error:
             raise OptionError(
-                f"option subscribePattern is not regular: {error}",
+                f"option subscribePattern is not a valid regular expression: {error}",
                 OptionProblem.VALUE, "subscribePattern",
             ) from None
         return TopicSelection(pattern=pattern)
@@ -168,7 +168,7 @@ def check_order(start: Bound, end: Bound) -> None:
     both = f"options {start.option} and {end.option}"
     if unmatched := sorted(start.each.keys() ^ end.each.keys()):
         raise OptionError(
-            f"{both} name different partitions: {unmatched[0]} is in one alone",
+            f"{both} name different partitions: {unmatched[0]} is in only one of them",
             OptionProblem.CONTRADICTION, start.option, end.option,
         )
     for topic_partition, first in start.each.items():

@@ -108,7 +108,7 @@ def _read(
         skipped.report()
         until = "" if each.end_offset == END else f" up to offset {each.end_offset}"
         LOG.warning(
-            "%s; what follows in %s%s is left out because failOnDataLoss is false",
+            "%s; the rest of %s%s is skipped because failOnDataLoss is false",
             error, each.path, until,
         )
 
@@ -135,12 +135,12 @@ def _check_end(each: LogSlice) -> None:
 
 def _loss(each: LogSlice, kind: LossKind, start: int, end: int) -> DataLossError:
     return DataLossError(
-        "; load again to read what is there, or set failOnDataLoss to false",
+        "; load again to read the existing records, or set failOnDataLoss to false",
         Loss(
             kind,
             TopicPartition(each.topic, each.partition),
             end,
-            f"offsets {start} to {end - 1} in {each.path} are gone since the read was planned",
+            f"offsets {start} to {end - 1} in {each.path} were removed after the read was planned",
         ),
     )
 

@@ -212,7 +212,7 @@ def test_only_partitions_with_names_of_kafka_are_moved(tmp_path, text):
     (tmp_path / "staged").mkdir()
     (tmp_path / "staged" / "committed").write_text(text)
     committed = CommittedLogs(tmp_path / "staged", tmp_path / "logs")
-    for step in (committed.finish, committed.take_back):
+    for step in (committed.finish, committed.undo_move):
         with change_refused("changed", tmp_path / "staged" / "committed"):
             step()
 

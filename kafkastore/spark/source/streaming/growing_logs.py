@@ -236,7 +236,7 @@ def find_loss(
     if now.start_offset > offset:
         return deleted(which, now.start_offset, f"was read up to {offset}")
     if now.end_offset < offset:
-        others = _first_offset_behind_epoch(log, mark)
+        others = _first_offset_after_epoch(log, mark)
         resume = now.end_offset if others is None else min(others, now.end_offset)
         return Loss(
             LossKind.TRUNCATED,
@@ -252,7 +252,7 @@ def find_loss(
     found = batch_before(log, offset, known)
     if found is not None and found.mark == mark:
         return None
-    others = _first_offset_behind_epoch(log, mark)
+    others = _first_offset_after_epoch(log, mark)
     if others is not None and others < offset:
         return Loss(
             LossKind.REWRITTEN,
@@ -281,12 +281,12 @@ def deleted(which: TopicPartition, start_offset: int, then: str) -> Loss:
         LossKind.DELETED,
         which,
         start_offset,
-        f"{which} begins at offset {start_offset}, and {then}: retention has deleted what is "
-        f"between",
+        f"{which} begins at offset {start_offset}, and {then}: retention has deleted the "
+        f"records between",
     )
 
 
-def _first_offset_behind_epoch(log: PartitionLog, mark: BatchMark | None) -> int | None:
+def _first_offset_after_epoch(log: PartitionLog, mark: BatchMark | None) -> int | None:
     """Return the start offset of the first leader epoch after a batch's."""
     if mark is None:
         return None

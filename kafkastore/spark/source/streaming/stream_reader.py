@@ -89,7 +89,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     most = at_least_one(options, "maxOffsetsPerTrigger")
     least = at_least_one(options, "minOffsetsPerTrigger")
     if most is not None and least is not None and least > most:
-        advice = f"the least, {least}, is more than the most, {most}"
+        advice = f"the minimum, {least}, is above the maximum, {most}"
         raise contradiction("minOffsetsPerTrigger", "maxOffsetsPerTrigger", advice=advice)
     return StreamOptions(read, most, least, _seconds(options.get("maxtriggerdelay", "15m")))
 
@@ -143,7 +143,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     @short_errors()
     def prepareForTriggerAvailableNow(self) -> None:
         """Record where all logs end now; this query does not read beyond."""
-        self._targets = _unmoved(self._ends)
+        self._targets = _retry_while_moving(self._ends)
 
     def _ends(self) -> dict[TopicPartition, int]:
         logs, nows = self._found(())
@@ -160,7 +160,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         A `limit` other than `ReadAllAvailable` means the options' limits. Raises `DataLossError` if
         records after the start are lost or replaced and `failOnDataLoss` is on.
         """
-        return _unmoved(lambda: self._latest_offset(start, limit))
+        return _retry_while_moving(lambda: self._latest_offset(start, limit))
 
     def _latest_offset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before, after = StreamOffset.from_json(start), StreamOffset()
@@ -187,7 +187,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self._latest[which] = after.offsets[which] = max(begin, self._end(log, now))
         for which in before.offsets.keys() - nows.keys():
             end = before.offsets[which]
-            losses[which] = _gone(which, end, f"was read up to {end}")
+            losses[which] = _missing(which, end, f"was read up to {end}")
             for known in (self._latest, self._tails, self._planned, self._stable):
                 known.pop(which, None)
         report(losses.values(), self.options.read)
@@ -297,7 +297,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     @short_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Divide a batch of records into tasks, between offsets of `latestOffset`."""
-        return [] if start == end else _unmoved(lambda: self._tasks(start, end))
+        return [] if start == end else _retry_while_moving(lambda: self._tasks(start, end))
 
     def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         before, after = StreamOffset.from_json(start), StreamOffset.from_json(end)
@@ -316,7 +316,7 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             if which in store.partitions:
                 ranges.append((store.partitions[which], begin, stop))
             else:
-                gone.append(_gone(which, stop, f"was to be read from {begin} to {stop}"))
+                gone.append(_missing(which, stop, f"was to be read from {begin} to {stop}"))
         report(gone, self.options.read)
         return list(plan_tasks(ranges, after.marks, self.options.read))
 
@@ -328,11 +328,11 @@ class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
                 yield from read_task(partition, columns, self.options.read)
 
 
-def _gone(which: TopicPartition, end: int, then: str) -> Loss:
-    return Loss(LossKind.GONE, which, end, f"{which} is gone, and {then}")
+def _missing(which: TopicPartition, end: int, then: str) -> Loss:
+    return Loss(LossKind.GONE, which, end, f"{which} is missing, and {then}")
 
 
-def _unmoved(answer: Callable[[], AnswerT]) -> AnswerT:
+def _retry_while_moving(answer: Callable[[], AnswerT]) -> AnswerT:
     """Call `answer` again if a partition moved meanwhile, or was in two directories.
 
     A broker that moves a partition first renames it in the new log directory, then in the old one.

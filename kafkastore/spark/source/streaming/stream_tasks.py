@@ -109,12 +109,12 @@ def report(losses: Iterable[Loss], options: ReadOptions) -> None:
     lost = list(losses)
     if lost and options.fail_on_data_loss:
         raise DataLossError(
-            ". Records may have been missed; to go on with what is there, set failOnDataLoss to "
-            "false",
+            ". Records may have been missed; to continue with the existing records, set "
+            "failOnDataLoss to false",
             *lost,
         )
     for loss in lost:
-        LOG.warning("%s; going on, for failOnDataLoss is false", loss)
+        LOG.warning("%s; continuing because failOnDataLoss is false", loss)
 
 
 def _losses(task: StreamPack) -> Iterator[Loss]:

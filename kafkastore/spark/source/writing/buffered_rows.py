@@ -102,8 +102,8 @@ class WaitingRows:
         if count is None:
             raise InvalidColumnError(
                 "partition",
-                "is null in a row, and no option partitions says among how many partitions keys "
-                "are divided",
+                "is null in a row: give every row its partition, or set the option partitions to "
+                "the topic's number of partitions",
             )
         has_key = missing & keys.is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(has_key)

@@ -73,7 +73,7 @@ class CommittedLogs:
         ):
             mark_clean(self.target, self._fs)  # unless a broker used it meanwhile
 
-    def take_back(self) -> None:
+    def undo_move(self) -> None:
         """Undo the move; safe to repeat.
 
         Raises `ChangeRefusedError` if a broker has appended to one of the partitions since.
@@ -87,8 +87,8 @@ class CommittedLogs:
             place = self._place(topic_partition)
             if PartitionLog(place, topic_partition).log_end_offset != end:
                 raise ChangeRefusedError(
-                    f"{place} is of a write that failed, and has other records by now: it stays, "
-                    f"and the next write moves the rest, which is in {self.path}",
+                    f"{place} is of a write that failed, and has other records now: it is kept; "
+                    f"the next write moves the rest, which is in {self.path}",
                     RefusalReason.CHANGED, place,
                 )
         for topic_partition in moved:
@@ -102,7 +102,7 @@ class CommittedLogs:
             is_new = committed["is_new"]
         except (ValueError, KeyError, TypeError) as error:
             raise ChangeRefusedError(
-                f"{self._file} is not what a write keeps: {error}",
+                f"{self._file} is not a valid file of a write: {error}",
                 RefusalReason.CHANGED, self._file,
             ) from error
         for each, end in ends.items():
@@ -124,8 +124,8 @@ def check_partition(target: Path, topic_partition: TopicPartition) -> None:
     """Raise `ChangeRefusedError` if the log directory has the partition already."""
     if os.path.lexists(target / str(topic_partition)):
         raise ChangeRefusedError(
-            f"{target} has partition {topic_partition} already, and nothing is written after its "
-            f"records or in their place: name another directory",
+            f"{target} already has partition {topic_partition}; existing partitions are never "
+            f"appended to or overwritten: name another directory",
             RefusalReason.NOT_EMPTY, target,
         )
 

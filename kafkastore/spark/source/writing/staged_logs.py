@@ -68,7 +68,7 @@ class StagedJob:
         fs = FileSystem()
         if not self.path.is_dir():
             raise ChangeRefusedError(
-                f"{self.path} is gone, with all that was written so far",
+                f"{self.path} was deleted, with all rows written so far",
                 RefusalReason.CHANGED, self.path,
             )
         log_dir = self.path / LOG_DIR
@@ -96,7 +96,7 @@ class StagedJob:
         committed = CommittedLogs(self.path, self.target)
         if committed.is_there and self.target.is_dir():
             with _locked(self.target):
-                committed.take_back()
+                committed.undo_move()
         _remove(self.path)
 
     def _commit_into(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -112,12 +112,12 @@ class StagedJob:
                 committed.finish()
             except OSError:
                 if committed.is_there:
-                    committed.take_back()
+                    committed.undo_move()
                 raise
 
 
 def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJob:
-    """Create the staging directory of a new job; finish or remove those of dead jobs.
+    """Create a job's staging directory; finish or remove those of killed jobs.
 
     The target may be missing, empty, or have other partitions. Raises `ChangeRefusedError` if it
     cannot be written.
@@ -128,11 +128,11 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _nowhere(place, error) from error
+        raise _cannot_create(place, error) from error
     prefix = f".{place.name}.kafkastore-"
     for path in sorted(place.parent.iterdir()):
         if path.name.startswith(prefix) and _is_of_this_user(path) and _is_dead(path):
-            _settle(path, place)
+            _finish_move(path, place)
     check_target(place)
     if lock_holder(place / LOCK_FILE) is not None:
         raise _in_use(place)
@@ -142,7 +142,7 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
         (path / _OWNER).write_text(json.dumps(_owner()))
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
-        raise _nowhere(place, error) from error
+        raise _cannot_create(place, error) from error
     return StagedJob(place, path, config, keeps_offsets)
 
 
@@ -157,31 +157,31 @@ def check_target(target: Path) -> None:
         )
     if target.is_mount() and _marks(target):
         raise ChangeRefusedError(
-            f"{target} is a log directory and a mount point, into which nothing can be moved that "
-            f"was written next to it: name a directory elsewhere, and move its partitions",
+            f"{target} is a log directory and a mount point; logs written next to it cannot be "
+            f"moved into it: name another directory, and move its partitions",
             RefusalReason.UNSUITABLE_PLACE, target,
         )
     if target.is_mount():
         raise ChangeRefusedError(
-            f"{target} is a mount point, into which nothing can be moved that was written next to "
-            f"it: name a directory in it",
+            f"{target} is a mount point; logs written next to it cannot be moved into it: name a "
+            f"directory in it",
             RefusalReason.UNSUITABLE_PLACE, target,
         )
     if not os.access(target, os.R_OK | os.W_OK | os.X_OK):
         raise ChangeRefusedError(
-            f"nothing can be written into {target}: no permission",
+            f"no permission to write into {target}",
             RefusalReason.FILE_ACCESS, target,
         )
     names = os.listdir(target)
     if any(parse_segment_file(name) for name in names):
         raise ChangeRefusedError(
-            f"{target} is a partition's directory: name the log directory around it, or another",
+            f"{target} is a partition directory: name its log directory, or another directory",
             RefusalReason.UNSUITABLE_PLACE, target,
         )
     log_dir = LogDir(target)
     if set(names) - {LOCK_FILE} and not (log_dir.partition_paths or _marks(target)):
         raise ChangeRefusedError(
-            f"{target} is not empty and not a log directory: name another",
+            f"{target} is not empty and not a log directory: name another directory",
             RefusalReason.NOT_EMPTY, target,
         )
     for checkpoint in log_dir.damaged_checkpoints:
@@ -202,14 +202,14 @@ def _check_around(target: Path) -> None:
         _marks(around) or any(parse_segment_file(name) for name in os.listdir(around))
     ):
         raise ChangeRefusedError(
-            f"{target} would lie in the log directory {around}, and no broker starts on one that "
-            f"has other directories than partitions: name one that lies elsewhere",
+            f"{target} would be in the log directory {around}, and a broker does not start with "
+            "directories other than partitions in it: name another directory",
             RefusalReason.UNSUITABLE_PLACE, target,
         )
 
 
-def _settle(path: Path, target: Path) -> None:
-    """Finish the move that a dead job began; remove the rest of its files."""
+def _finish_move(path: Path, target: Path) -> None:
+    """Finish the move that a killed job began; remove the rest of its files."""
     committed = CommittedLogs(path, target)
     if committed.is_there and target.is_dir():  # otherwise it was removed with its partitions
         try:
@@ -277,10 +277,9 @@ def _marks(target: Path) -> Iterable[str]:
     return [name for name in MARKS if (target / name).exists()]
 
 
-def _nowhere(target: Path, error: OSError) -> ChangeRefusedError:
+def _cannot_create(target: Path, error: OSError) -> ChangeRefusedError:
     return ChangeRefusedError(
-        f"the logs of {target} are made next to it, in {target.parent}, where nothing can be made: "
-        f"{error}",
+        f"can't create the logs next to {target}, in {target.parent}: {error}",
         RefusalReason.FILE_ACCESS, target.parent,
     )
 

@@ -101,8 +101,8 @@ class TaskLogs:
         self._roots += 1
         if not self._job.path.is_dir():
             raise ChangeRefusedError(
-                f"{self._job.path} is not there, though the driver made it: the log directory must "
-                f"be on a file system that driver and executors share",
+                f"{self._job.path} is missing, although the driver created it: the log directory "
+                f"must be on a file system that driver and executors share",
                 RefusalReason.UNSUITABLE_PLACE, self._job.path,
             )
         return LogDirWriter(self._job.path / f"{self._name}-{self._roots}")

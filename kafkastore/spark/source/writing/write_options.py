@@ -109,17 +109,17 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
             )
     if "value" not in names:
         raise OptionError(
-            "there is no column 'value' to make records of", OptionProblem.MISSING, "value"
+            "column 'value' is missing; records need it", OptionProblem.MISSING, "value"
         )
     if "topic" not in names and options.topic is None:
         raise OptionError(
-            "there is neither a column 'topic' nor an option topic",
+            "topic is missing: give a column 'topic' or the option topic",
             OptionProblem.MISSING, "topic",
         )
     if "partition" not in names and options.partitions is None:
         raise OptionError(
-            "there is neither a column 'partition' nor an option partitions, which says among how "
-            "many partitions of a topic keys are divided",
+            "partition is missing: give a column 'partition', or set the option partitions to the "
+            "topic's number of partitions",
             OptionProblem.MISSING, "partitions",
         )
 
@@ -166,7 +166,7 @@ def _path(options: Mapping[str, str]) -> str:
         )
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", path):
         raise OptionError(
-            f"{path} is not a path of a local file system, where brokers have their logs",
+            f"{path} must be a path of a local file system",
             OptionProblem.VALUE, "path",
         )
     return absolute(path)

@@ -86,7 +86,7 @@ def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
     check_columns(schema, options)
     if overwrite:
         raise ChangeRefusedError(
-            f"no log is overwritten: write to a new directory with mode append, or move "
+            f"logs are never overwritten: write to a new directory with mode append, or move "
             f"{options.path} away first",
             RefusalReason.NOT_EMPTY, options.path,
         )
