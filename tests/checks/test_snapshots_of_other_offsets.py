@@ -1,6 +1,7 @@
 """A valid producer snapshot of another partition, or of another offset."""
 
 import shutil
+from itertools import pairwise
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_snapshot_of_an_earlier_offset_that_changes_answers_is_found(golden_ca
     for log in kafkastore.open(golden_case.logs):
         expected = [each.offset for each in log.records(isolation="read_committed")]
         offsets = sorted(log.files.producer_snapshots)
-        for earlier, later in zip(offsets, offsets[1:], strict=False):
+        for earlier, later in pairwise(offsets):
             root = writable_copy(golden_case.logs)
             directory = root / log.path.name
             path = directory / f"{later:020}.snapshot"
