@@ -73,7 +73,8 @@ def find_committed(
     damage = CorruptionHandler() if damage is None else damage
     # The replay notes what it skips.
     choice: OnCorrupt = "stop" if until_broken else damage.on_corrupt
-    start, producers = newest_snapshot(log, log.end_offset(choice, skipped=[]))
+    log_end = log.end_offset(choice, skipped=[])
+    start, producers = newest_snapshot(log, log_end)
     newest = _Replay(log, producers, verify, until_broken, damage.of_another_read())
     newest.read(start, INT64_MAX)
     undecided = producers.first_undecided_offset
@@ -81,7 +82,7 @@ def find_committed(
     if start <= start_offset:
         return Committed(stable, AbortedBatches(newest.aborted_txns), newest.broken)
     asked = _Replay(log, _new_producers(), verify, until_broken, damage.of_another_read())
-    asked.read_decided(start_offset, min(end_offset, stable))
+    asked.read_decided(start_offset, min(end_offset, stable), log_end)
     if asked.broken is not None or asked.damage.has_stopped:
         undecided = asked.producers.first_undecided_offset
         stable = min(stable, asked.end_offset if undecided is None else undecided)
@@ -97,7 +98,7 @@ def find_aborted(
 ) -> AbortedBatches:
     """Find the aborted batches in a range up to the last stable offset at most."""
     asked = _Replay(log, _new_producers(), verify, False, CorruptionHandler())
-    asked.read_decided(start_offset, end_offset)
+    asked.read_decided(start_offset, end_offset, log.log_end_offset)
     return AbortedBatches(asked.aborted_txns)
 
 
@@ -173,12 +174,12 @@ class _Replay:
                 raise
             self.broken = error
 
-    def read_decided(self, start_offset: int, end_offset: int) -> None:
+    def read_decided(self, start_offset: int, end_offset: int, log_end: int) -> None:
         """Apply a range, and what follows it until the transactions in it are decided.
 
         Of what is before it, only the batch that contains the start counts.
         """
-        start, end, log_end = start_offset, end_offset, self._log.log_end_offset
+        start, end = start_offset, end_offset
         while True:
             self.read(start, end)
             undecided = self.producers.first_undecided_offset
