@@ -50,7 +50,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.runner import Progress, Runner, Steps, in_threads
 from kafkastore.segment.conversion import converted
-from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.log_segment import REPLACES_SEGMENTS, LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.small_file import has_bytes
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
@@ -234,6 +234,10 @@ class _Partition:
             summary = segment.summary
             if summary.magics <= {2} and not self._has_other_epochs(segment):
                 self._keep_epochs(segment)
+                return
+            if segment.temporary:
+                path = self._path(segment, LOG_SUFFIX)
+                self.unconverted.append(UnconvertedSegment(path, REPLACES_SEGMENTS))
                 return
             if summary.error is not None:
                 raise summary.error

@@ -67,6 +67,7 @@ class LeftReason(StrEnum):
 
     UNREAD = "unread"
     REBUILT_BY_BROKER = "rebuilt-by-broker"
+    SWAP = "swap"
 
 
 class LeftSegment(NamedTuple):
@@ -77,8 +78,8 @@ class LeftSegment(NamedTuple):
     path : str
         The ``.log``, relative to the plan's root.
     reason : LeftReason
-        The log is corrupt (see `kafkastore.plan_repair`), or the next start of a broker rebuilds
-        the index in any case.
+        The log is corrupt (see `kafkastore.plan_repair`), the next start of a broker rebuilds the
+        index in any case, or the log is a ``.swap`` file, which then replaces segments.
     """
 
     path: str
@@ -205,6 +206,8 @@ def _why_left(segment: SegmentSurvey, mode: Mode) -> LeftReason | None:
     is_read = mode in READING_MODES and segment.scan is not None
     if is_read and segment.scan is not None and segment.scan.problem is not None:
         return LeftReason.UNREAD
+    if segment.is_swap:
+        return LeftReason.SWAP
     if segment.time_index not in ("missing", "present") and segment.is_recovered_by_broker:
         return LeftReason.REBUILT_BY_BROKER
     return None

@@ -134,6 +134,8 @@ class SegmentSurvey:
     scan : Scan or None
         The result of reading the log; None if it was not read, or has a usable time index and no
         damage.
+    is_swap : bool
+        Whether the log is a ``.swap`` file, which replaces segments at a broker's next start.
     """
 
     base_offset: int
@@ -147,6 +149,7 @@ class SegmentSurvey:
     has_offset_index: bool
     is_recovered_by_broker: bool
     scan: Scan | None
+    is_swap: bool = False
 
     @property
     def is_active(self) -> bool:
@@ -226,6 +229,7 @@ def survey_segment(
         has_offset_index,
         is_recovered_by_broker,
         scan,
+        bool(segment.temporary),
     )
 
 

@@ -45,7 +45,7 @@ from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.runner import Progress, Runner, Steps, in_threads
-from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.log_segment import REPLACES_SEGMENTS, LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import stat_regular
 from kafkastore.segment.small_file import has_bytes
@@ -325,6 +325,8 @@ def _read_segment(
     steps = _TransactionSteps()
     reliance = Reliance(f"{place}.log", status.st_size, status.st_mtime_ns)
     done = _SegmentRead(path, place, [], reliance, status, steps, None)
+    if segment.temporary:
+        return done.not_changed(status.st_size, REPLACES_SEGMENTS)
     try:
         rebuilt = rebuild_indexes(
             segment.log_path,

@@ -38,6 +38,7 @@ from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     SegmentFile,
@@ -48,6 +49,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.recovery.log_loader import why_deleted
 from kafkastore.runner import Progress, Runner, in_threads
+from kafkastore.segment.log_segment import REPLACES_SEGMENTS
 from kafkastore.segment.recovery import (
     INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
@@ -212,6 +214,9 @@ class _RepairPlanner:
             for each in findings
             if each.severity is not Severity.STYLE
         }
+        for name, file in damaged.items():
+            if file is not None and file.temporary == SWAP_SUFFIX and not self.is_truncated:
+                self.repair.record_failure(name, KafkaStoreError(REPLACES_SEGMENTS))
         aborted = _names(damaged, TRANSACTION_INDEX_SUFFIX)
         self._plan_logs(findings, aborted)
         repair = self.repair

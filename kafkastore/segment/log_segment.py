@@ -53,6 +53,10 @@ class SegmentSummary(NamedTuple):
     error: CorruptionError | None  # why the pass ended before the end of the file
 
 
+#: Why changes leave out a segment whose log is a ``.swap`` file.
+REPLACES_SEGMENTS = "it is a .swap file, with which a broker's next start replaces segments"
+
+
 class LogSegment:
     """One segment of a partition's log.
 

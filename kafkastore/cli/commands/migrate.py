@@ -52,11 +52,13 @@ from kafkastore.migration import (
     survey,
 )
 from kafkastore.migration.plan import EntryOffset, LeftReason, Mode
+from kafkastore.segment.log_segment import REPLACES_SEGMENTS
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 
 _LEFT = {
     LeftReason.UNREAD: "the log can't be read to its end",
     LeftReason.REBUILT_BY_BROKER: "the next start of a broker rebuilds it",
+    LeftReason.SWAP: REPLACES_SEGMENTS,
 }
 
 
