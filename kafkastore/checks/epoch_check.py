@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kafkastore.checks.batch_faults import TRUE_EPOCH_REMEDY
 from kafkastore.checks.findings import Finding, FindingKind, command
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
 from kafkastore.formats.primitives.java_text import lines_with_positions
@@ -31,6 +32,7 @@ class EpochCheck:
         self._entries: tuple[EpochStart, ...] = ()
         self._line_positions: list[int] = []
         self._has_finding = False
+        self._mismatch: Finding | None = None
         self._unknown: tuple[int, int] | None = None
 
     def read(self) -> Iterator[Finding]:
@@ -66,8 +68,8 @@ class EpochCheck:
                 return
             before = entry
 
-    def batches(self, segment: LogSegment, epochs: Sequence[tuple[int, int]]) -> Iterator[Finding]:
-        """Compare the epochs of a segment's batches; report only the first contradiction.
+    def batches(self, segment: LogSegment, epochs: Sequence[tuple[int, int]]) -> None:
+        """Compare the epochs of a segment's batches, up to the first contradiction.
 
         `epochs` are pairs of an epoch and its first offset in the segment, both ascending.
         """
@@ -82,7 +84,7 @@ class EpochCheck:
                     self._unknown = epoch, first_offset
                 continue
             if here > epoch or (here < epoch and not self._is_recovered(segment)):
-                yield self._wrong(
+                self._mismatch = self._wrong(
                     starts[here][0],
                     f"offset {first_offset} is in epoch {here}, its batch in "
                     f"{segment.log_path.name} has epoch {epoch}",
@@ -93,14 +95,20 @@ class EpochCheck:
             if segment.base_offset <= entry.start_offset and (
                 end is None or entry.start_offset < end
             ):
-                yield from self._first_batch(segment, known, slot, entry)
+                self._first_batch(segment, known, slot, entry)
             if self._has_finding:
                 return
 
+    def mismatch(self, *, epochs_decrease: bool) -> Iterator[Finding]:
+        """Report the contradiction; where batches' epochs decrease, a batch may be wrong."""
+        if self._mismatch is not None:
+            remedy = TRUE_EPOCH_REMEDY if epochs_decrease else self._mismatch.remedy
+            yield self._mismatch._replace(remedy=remedy)
+
     def _first_batch(
         self, segment: LogSegment, known: LeaderEpochs, slot: int, entry: EpochStart
-    ) -> Iterator[Finding]:
-        """Report the first batch from an epoch's start on if it has another epoch."""
+    ) -> None:
+        """Note the first batch from an epoch's start on if it has another epoch."""
         try:
             found = segment.translate_offset(entry.start_offset)
             if found is None:
@@ -114,7 +122,7 @@ class EpochCheck:
         offset, epoch = max(entry.start_offset, int(header["base_offset"])), header["leader_epoch"]
         expected = known.epoch_for_offset(offset) or 0
         if expected > epoch or (expected < epoch and not self._is_recovered(segment)):
-            yield self._wrong(
+            self._mismatch = self._wrong(
                 slot,
                 f"offset {offset} is in epoch {expected}, its batch in {segment.log_path.name} at "
                 f"byte {found.position} has epoch {epoch}",

@@ -86,7 +86,7 @@ class _PartitionCheck:
         self.sample = sample
         self.checked = CheckedPartition(log.path, topic_partition=log.topic_partition)
         self.gaps: list[tuple[int, int]] = []
-        self.has_epochs = False
+        self.has_epochs = self.epochs_decrease = False
         self.before: SegmentCheck | None = None
         # Offset after the previous segment; None unless its log was read to its end.
         self.next_offset: int | None = None
@@ -153,8 +153,9 @@ class _PartitionCheck:
             self.checked.segments_read += 1
             self.next_offset = max(check.next_offset, segment.base_offset)
             self.has_epochs |= any(epoch >= 0 for epoch, _ in check.epochs)
+            self.epochs_decrease |= check.epochs_fall or check.begins_in_smaller_epoch
             if not check.epochs_fall:  # else the checkpoint may be right: keep it
-                yield from self.epochs.batches(segment, check.epochs)
+                self.epochs.batches(segment, check.epochs)
         self.times.add(check.segment, check if reads_log else None)
         yield from self.snapshots.after_segment(
             self.next_offset, segment.next_base_offset, check.producers
@@ -166,6 +167,7 @@ class _PartitionCheck:
         yield from self.times.findings()
         end = self.next_offset if segments else self.log.start_bound.offset
         yield from self._lost_logs(end)
+        yield from self.epochs.mismatch(epochs_decrease=self.epochs_decrease)
         if end is None:
             return
         yield from self.epochs.end(end, has_epochs=self.has_epochs)

@@ -71,6 +71,11 @@ class PartitionRepair:
         """Return a file's path relative to the plan's root."""
         return name if self.log.log_dir is None else f"{self.log.path.name}/{name}"
 
+    @property
+    def changes_logs(self) -> bool:
+        """Return whether a change of a log is planned, which also rebuilds its indexes."""
+        return any(is_log(os.path.basename(change.path)) for change in self.changes)
+
     def has_change(self, name: str) -> bool:
         """Return whether a change of this file is planned already."""
         return any(change.path == self.relative_path(name) for change in self.changes)

@@ -214,9 +214,6 @@ class _RepairPlanner:
             for each in findings
             if each.severity is not Severity.STYLE
         }
-        for name, file in damaged.items():
-            if file is not None and file.temporary == SWAP_SUFFIX and not self.is_truncated:
-                self.repair.record_failure(name, KafkaStoreError(REPLACES_SEGMENTS))
         aborted = _names(damaged, TRANSACTION_INDEX_SUFFIX)
         self._plan_logs(findings, aborted)
         repair = self.repair
@@ -237,6 +234,10 @@ class _RepairPlanner:
         for offset in sorted(snapshots):
             name = snapshot_name(offset)
             self._try(name, self._plan_snapshot, offset, snapshots)
+        if not repair.changes_logs:
+            for name, file in damaged.items():
+                if file is not None and file.temporary == SWAP_SUFFIX:
+                    repair.record_failure(name, KafkaStoreError(REPLACES_SEGMENTS))
 
     def _is_done(self, file: SegmentFile) -> bool:
         """Return whether an index was already planned with its log."""

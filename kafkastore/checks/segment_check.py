@@ -117,6 +117,11 @@ class SegmentCheck:
         return self._transactions.producers
 
     @property
+    def begins_in_smaller_epoch(self) -> bool:
+        """Whether its first leader epoch is below the previous segment's last."""
+        return bool(self.epochs) and self.epochs[0][0] < self._epoch_before
+
+    @property
     def _is_truncated_at_start(self) -> bool:
         """Whether a broker's start normally truncates the bytes after the last batch.
 
@@ -309,7 +314,7 @@ class SegmentCheck:
 
     def _decreasing_epochs(self) -> Iterator[Finding]:
         """Report a segment whose first leader epoch is below the previous segment's last."""
-        if self.epochs and self.epochs[0][0] < self._epoch_before:
+        if self.begins_in_smaller_epoch:
             epoch, offset = self.epochs[0]
             yield Finding(
                 FindingKind.DECREASING_LEADER_EPOCH, self.segment.log_path, 0,
