@@ -235,8 +235,8 @@ class _RepairPlanner:
             name = snapshot_name(offset)
             self._try(name, self._plan_snapshot, offset, snapshots)
         if not repair.changes_logs:
-            for name, file in damaged.items():
-                if file is not None and file.temporary == SWAP_SUFFIX:
+            for name, each in damaged.items():
+                if each is not None and each.temporary == SWAP_SUFFIX:
                     repair.record_failure(name, KafkaStoreError(REPLACES_SEGMENTS))
 
     def _is_done(self, file: SegmentFile) -> bool:
