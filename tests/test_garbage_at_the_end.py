@@ -34,9 +34,24 @@ def magic(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """The logs of `log` by magic: random order would write and read them again and again."""
+    return {magic: read_log(tmp_path_factory.mktemp("log") / "logs", magic) for magic in (0, 1, 2)}
+
+
 @pytest.fixture
-def log(tmp_path, magic):
+def log(logs, magic):
     """A log of 30 records in three segments, and the result of each reader."""
+    subject, before = logs[magic]
+    path = subject.root / LAST
+    status = path.stat()
+    yield subject, before
+    os.truncate(path, status.st_size)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def read_log(root, magic):
     batches = in_a_row(
         [Batch((Row(0, NOW + slot, b"k", b"v" * 40),), magic=magic) for slot in range(30)]
     )
@@ -44,7 +59,7 @@ def log(tmp_path, magic):
         Segment(base, tuple(batches[base : base + 10])).indexed(interval=200)
         for base in (0, 10, 20)
     ]
-    subject = subject_of(Log(tuple(segments), is_clean=False).write(tmp_path / "logs"))
+    subject = subject_of(Log(tuple(segments), is_clean=False).write(root))
     return subject, {name: reader(subject) for name, reader in READERS.items()}
 
 

@@ -22,7 +22,7 @@ THREADS = 8
 #: Seconds between two refreshes. After each, everything is read again.
 PAUSE = 0.005
 #: Segments of each log: more than the number of logs that stay open.
-RECORDS = 800
+RECORDS = 600
 SMALL = {"segment.bytes": 1024, "segment.index.bytes": 1024, "index.interval.bytes": 100}
 TIMES = range(FIRST_TIMESTAMP - 20, FIRST_TIMESTAMP + RECORDS + 20, 11)
 TRANSACTION_TIMES = range(FIRST_TIMESTAMP - 20, FIRST_TIMESTAMP + 1100, 9)

@@ -28,5 +28,5 @@ def one_in(count: int) -> int:
 
 
 def examples(count: int) -> int:
-    """The number of examples that hypothesis draws: a quarter of the full number."""
-    return -(-count // one_in(4))
+    """The number of examples that hypothesis draws: a sixth of the full number."""
+    return -(-count // one_in(6))
