@@ -11,7 +11,7 @@ from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.segment.wrapped_offsets import overlap_error
+from kafkastore.segment.wrapped_offsets import wrong_offsets
 
 
 def read_records(
@@ -47,8 +47,10 @@ def read_records(
             continue
         try:
             records = batch.records(max_decompressed_bytes=most_bytes)
-            if batch.magic < 2 and records and records[0].offset < smallest_offset:
-                raise overlap_error(records[0].offset, smallest_offset, batch.position)
+            if batch.magic < 2 and records:
+                offsets = records[0].offset, records[-1].offset, batch.last_offset
+                if error := wrong_offsets(*offsets, smallest_offset, batch.position):
+                    raise error
         except CorruptionError as error:
             damage.skip_batch(error, segment, batch.header[0])
             if damage.has_stopped:

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_OFFSET_BYTES = 8
-_LARGEST = INT64_MAX.to_bytes(_OFFSET_BYTES, "big")
-#: With this offset, the messages' own offsets are taken as they are.
-_NONE = bytes(_OFFSET_BYTES)
+_LARGEST = INT64_MAX.to_bytes(8, "big")
 
 
 class WrongWrapper(NamedTuple):
@@ -35,12 +32,17 @@ class WrongWrapper(NamedTuple):
     error: CorruptBatchError
 
 
-def overlap_error(first_offset: int, smallest: int, position: int) -> CorruptBatchError:
-    """Return the error for a batch whose first offset is too small."""
-    return CorruptBatchError(
-        f"messages begin with offset {first_offset}, but offsets here increase from {smallest} on",
-        position=position,
-    )
+def wrong_offsets(
+    first: int, last: int, wrapper_offset: int, smallest: int, position: int
+) -> CorruptBatchError | None:
+    """Return the error for impossible first or last offsets of a wrapper's messages."""
+    if first < smallest:
+        what = f"messages begin with offset {first}, but offsets here increase from {smallest} on"
+    elif 0 != wrapper_offset < last:
+        what = f"messages end with offset {last}, but their wrapper has offset {wrapper_offset}"
+    else:
+        return None
+    return CorruptBatchError(what, position=position)
 
 
 def find_wrong_wrappers(
@@ -56,34 +58,22 @@ def find_wrong_wrappers(
         position = int(headers["position"][index])
         at = position - int(headers["position"][0])
         wrapper = data[at : at + int(headers["size"][index])]
-        error = _error_of(wrapper, int(headers["magic"][index]), smallest, position)
+        last_offset = int(headers["last_offset"][index])
+        if (offsets := _message_offsets(wrapper, last_offset)) is None:
+            continue  # who decodes the messages reports it
+        error = wrong_offsets(*offsets, last_offset, smallest, position)
         if error is not None:
             yield WrongWrapper(index, position, smallest, error)
 
 
-def _error_of(
-    wrapper: memoryview, magic: int, smallest: int, position: int
-) -> CorruptBatchError | None:
-    """Return why a wrapper's offset is wrong; None for unreadable messages."""
+def _message_offsets(wrapper: memoryview, last_offset: int) -> tuple[int, int] | None:
+    """Return first and last offset, below 0 if the header's is too small; or None."""
     try:
-        first = RecordBatch(wrapper).base_offset
-    except CorruptionError as error:
-        found = _first_offset(wrapper, magic)
-        if found is None:
-            return None  # who decodes them reports it
-        if magic == 0:
-            return CorruptBatchError(error.reason, position=position)
-        first = found
-    return overlap_error(first, smallest, position) if first < smallest else None
-
-
-def _first_offset(wrapper: memoryview, magic: int) -> int | None:
-    """Return the first offset, with another one in the header; None if unreadable."""
-    offset = _NONE if magic == 0 else _LARGEST
-    try:
-        first = RecordBatch(offset + bytes(wrapper[_OFFSET_BYTES:])).base_offset
+        return RecordBatch(wrapper).message_offsets
+    except CorruptionError:
+        pass
+    try:  # with an offset that is large enough
+        first, _ = RecordBatch(_LARGEST + bytes(wrapper[len(_LARGEST) :])).message_offsets
     except CorruptionError:
         return None
-    if magic == 0:
-        return first
-    return first - INT64_MAX + int.from_bytes(wrapper[:_OFFSET_BYTES], "big")
+    return first - INT64_MAX + last_offset, last_offset

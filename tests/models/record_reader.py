@@ -151,11 +151,10 @@ def _read_message(batch):
     if not inner:
         raise Broken("an empty message set")
     last_inner, base = inner[-1][0], 0
-    if wrapper_offset != 0:
+    if magic == 1 and wrapper_offset != 0:
         if wrapper_offset < last_inner:
             raise Broken("inner offset above the wrapper's")
-        if magic == 1:
-            base = wrapper_offset - last_inner
+        base = wrapper_offset - last_inner
     append_time = timestamp if magic == 1 and attributes & 8 else None
     if any(message[2] & 7 for message in inner):
         raise Broken("nested compression")

@@ -491,8 +491,8 @@ def test_an_object_that_is_replaced_meanwhile_is_not_copied(s3: S3, old: Path) -
     objects = there.list_objects()
     path = next(path for path, each in objects.items() if path.endswith(".log") and each.size)
 
-    def replace_it(method: str, path: str) -> None:
-        if path.endswith(COPYING):
+    def replace_it(method: str, requested: str) -> None:
+        if requested.endswith(COPYING):
             s3.proxy.fault = lambda method, path: None
             there.put(path, [b"another"], 7)
 

@@ -26,7 +26,7 @@ from kafkastore.formats.records.batch_header cimport (
     is_crc_valid,
     parse_header,
 )
-from kafkastore.formats.primitives.big_endian cimport load_i32
+from kafkastore.formats.primitives.big_endian cimport load_i32, wrapping_sum
 from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
     RecordCursor,
@@ -205,16 +205,21 @@ cdef class RecordBatch:
 
         A wrapper of magic 0 or 1 is decompressed for this.
         """
+        if not is_wrapper(&self._header):
+            return self._header.base_offset
+        return self.message_offsets[0]
+
+    @property
+    def message_offsets(self):
+        """First and last offset of a wrapper's messages, which are decompressed for this."""
         cdef const uint8_t[::1] payload
         cdef RecordCursor cursor
         cdef RecordView view
-        if not is_wrapper(&self._header):
-            return self._header.base_offset
         payload = records_of(self.data, &self._header, MAX_DECOMPRESSED_BYTES)
         if not open_cursor(&cursor, &self._header, &payload[0] if payload.shape[0] else NULL,
                            payload.shape[0]) or next_record(&cursor, &view) < 0:
             raise broken(cursor.error.decode(), &self._header)
-        return view.offset
+        return view.offset, wrapping_sum(cursor.base_offset, cursor.last_inner_offset)
 
     @property
     def last_offset(self):

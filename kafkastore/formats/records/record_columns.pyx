@@ -39,6 +39,7 @@ from kafkastore.formats.records.batch_header cimport (
     BatchHeader,
 )
 from kafkastore.formats.records.record_batch cimport broken, records_of
+from kafkastore.formats.primitives.big_endian cimport wrapping_sum
 from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
     RecordCursor,
@@ -103,14 +104,16 @@ cdef enum DecodeOutcome:
     NO_MEMORY
 
 
-cdef bint begins_from(const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
-                      int64_t smallest_offset) noexcept nogil:
-    """Return whether a wrapper's first offset is large enough; True if unreadable."""
+cdef bint has_possible_offsets(const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
+                               int64_t smallest_offset) noexcept nogil:
+    """Return whether a wrapper's messages have possible offsets; True if unreadable."""
     cdef RecordCursor cursor
     cdef RecordView first
     if not open_cursor(&cursor, header, records, size) or next_record(&cursor, &first) <= 0:
         return True
-    return first.offset >= smallest_offset
+    return first.offset >= smallest_offset and (
+        header.last_offset == 0
+        or wrapping_sum(cursor.base_offset, cursor.last_inner_offset) <= header.last_offset)
 
 
 @cython.final
@@ -380,9 +383,10 @@ cdef class RecordColumns:
         if self.as_views:
             self._view(records.base)
         with nogil:
-            if is_wrapper(header) and not begins_from(header, start, records.shape[0],
-                                                      smallest_offset):
-                self.error = "its messages begin before the end of the batch before it"
+            if (smallest_offset != INT64_MIN and is_wrapper(header)
+                    and not has_possible_offsets(header, start, records.shape[0],
+                                                 smallest_offset)):
+                self.error = "the offsets of its messages fit neither it nor the batch before it"
                 outcome = BROKEN
             else:
                 outcome = self._decode(header, start, start, start + records.shape[0],

@@ -70,6 +70,7 @@ cdef struct RecordCursor:
     int64_t base_offset      # what an offset in the bytes is added to
     int64_t base_timestamp
     int64_t append_time      # LogAppendTime of every record, where `has_append_time`
+    int64_t last_inner_offset  # of a wrapper, as in the bytes
     int32_t records_left     # of v2; else below 0
     bint has_append_time
     bint is_v2
@@ -127,12 +128,12 @@ cdef inline bint open_cursor(
         cursor.error = "a compressed message set is empty"
         return False
     # Old librdkafka left 0 in the wrapper: inner offsets are then taken as they are.
-    if header.last_offset != 0:
+    cursor.last_inner_offset = last_inner
+    if header.magic == 1 and header.last_offset != 0:
         if header.last_offset < last_inner:
             cursor.error = "an inner offset is larger than its wrapper's"
             return False
-        if header.magic == 1:
-            cursor.base_offset = <int64_t> (<uint64_t> header.last_offset - <uint64_t> last_inner)
+        cursor.base_offset = <int64_t> (<uint64_t> header.last_offset - <uint64_t> last_inner)
     return True
 
 
