@@ -2,6 +2,7 @@
 
 from time import sleep
 
+import pytest
 from changes.small_store import change, contents
 from models.refused import change_refused
 
@@ -10,32 +11,20 @@ from kafkastore.changes.plan import Inline, Plan
 from kafkastore.changes.undo import undo
 
 
-def test_a_file_that_a_later_change_keeps_must_first_be_undone_there(root):
+@pytest.mark.parametrize("original", [None, b"first"], ids=["missing", "back to its first bytes"])
+def test_a_file_that_a_later_change_keeps_must_be_undone_there_first(root, original):
     path = "orders-0/00000000000000000000.timeindex"
-    before = contents(root)
-    first = apply(Plan(str(root), "create", (change(root, path, Inline(b"new"), b"new"),)))
-    created = contents(root)
-    sleep(0.002)  # the time of a change is recorded in ms
-    second = apply(Plan(str(root), "remove", (change(root, path, None, None),)))
-    with change_refused("changed", root / path):
-        undo(first)
-    assert undo(first, leave_changed=True).left == {path}
-    undo(second)
-    assert contents(root) == created
-    undo(first)
-    assert contents(root) == before
-
-
-def test_a_later_change_back_to_the_first_bytes_must_be_undone_first(root):
-    path = "orders-0/00000000000000000000.timeindex"
-    (root / path).write_bytes(b"first")
+    if original is not None:
+        (root / path).write_bytes(original)
     before = contents(root)
     first = apply(Plan(str(root), "there", (change(root, path, Inline(b"new"), b"new"),)))
     changed = contents(root)
-    sleep(0.002)
-    second = apply(Plan(str(root), "back", (change(root, path, Inline(b"first"), b"first"),)))
+    sleep(0.002)  # the time of a change is recorded in ms
+    content = None if original is None else Inline(original)
+    second = apply(Plan(str(root), "back", (change(root, path, content, original),)))
     with change_refused("changed", root / path):
         undo(first)
+    assert undo(first, leave_changed=True).left == {path}
     undo(second)
     assert contents(root) == changed
     undo(first)
