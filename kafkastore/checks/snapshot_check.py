@@ -138,11 +138,12 @@ class SnapshotCheck:
                     said = name.replace("_", " ")
                     return f"{who} has {said} {entry[name]}, in the log {of_log[name]}"
             # Compaction may have removed the first batch of a transaction since.
-            first, in_log = (int(each["current_txn_first_offset"]) for each in (entry, of_log))
-            if (first < 0) != (in_log < 0) or first > in_log:
+            begin = int(entry["current_txn_first_offset"])
+            begin_in_log = int(of_log["current_txn_first_offset"])
+            if (begin < 0) != (begin_in_log < 0) or begin > begin_in_log:
                 return (
-                    f"{who} has {_transaction(first)}, in the log {_transaction(in_log)} before "
-                    "the snapshot's offset"
+                    f"{who} has {_transaction(begin)}, in the log {_transaction(begin_in_log)} "
+                    "before the snapshot's offset"
                 )
         return None
 

@@ -386,7 +386,7 @@ cdef class RecordColumns:
             if (smallest_offset != INT64_MIN and is_wrapper(header)
                     and not has_possible_offsets(header, start, records.shape[0],
                                                  smallest_offset)):
-                self.error = "the offsets of its messages fit neither it nor the batch before it"
+                self.error = "the offsets of its messages do not fit it, or the batch before it"
                 outcome = BROKEN
             else:
                 outcome = self._decode(header, start, start, start + records.shape[0],
