@@ -111,7 +111,8 @@ setup(
                     ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
                     *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
                 ],
-                extra_compile_args=["-O3", "-g0", "-Wno-unused-function"],
+                # Offsets from files may overflow: as Java's longs, they wrap around.
+                extra_compile_args=["-O3", "-g0", "-fwrapv", "-Wno-unused-function"],
             )
             for module in CYTHON_MODULES
         ],

@@ -1,13 +1,14 @@
 """The errors of kafkastore, named by what the caller can do about them.
 
-A torn tail (bytes after the last complete batch) is a value, ``valid_bytes``, and never an error.
+An incomplete batch at the end of a log is a value, ``valid_bytes``, and never an error.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from enum import StrEnum
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 
 class KafkaStoreError(Exception):
@@ -91,6 +92,15 @@ class CorruptionError(KafkaStoreError):
         at = None if self.position is None else position + self.position
         return type(self)(self.reason, path=path, position=at)
 
+    def again(self) -> Self:
+        """Return a copy, to raise an error that is kept.
+
+        An error gathers a traceback, and with it the frames on the stack, each time it is raised.
+        """
+        other = copy(self)
+        other.__cause__ = copy(self.__cause__)  # says whether the disk failed
+        return other
+
     def __reduce__(self) -> tuple[object, ...]:
         return _unpickled, (type(self), self.reason, self.path, self.position)
 
@@ -150,7 +160,8 @@ class DuplicatePartitionError(KafkaStoreError):
     def __str__(self) -> str:
         counts = ["two" if len(paths) == 2 else len(paths) for paths in self.places.values()]
         which = "; ".join(
-            f"partition {topic_partition} is in {count} places, {' and '.join(map(str, paths))}"
+            f"partition {topic_partition} is in {count} directories, "
+            f"{' and '.join(map(str, paths))}"
             for count, (topic_partition, paths) in zip(counts, self.places.items(), strict=True)
         )
         one = f"one of the {counts[0]} directories" if len(counts) == 1 else "one directory of each"
@@ -342,7 +353,7 @@ class RefusalReason(StrEnum):
     CHANGED = "changed"
     """A file differs from the one that was planned, applied or listed."""
     KEPT_FILE_LOST = "kept-file-lost"
-    """A replaced file in the undo area is missing or damaged."""
+    """A replaced file in the undo area is missing or corrupt."""
     NOT_A_FILE = "not-a-file"
     """A path is a symbolic link, a directory or a device, and not a regular file."""
     TOO_LARGE = "too-large"
@@ -447,7 +458,7 @@ class NoSpaceError(ChangeRefusedError):
     """
 
     def __init__(self, path: str | PathLike[str], free: int, needed: int, files: str) -> None:
-        problem = f"{path} has {free} bytes left, {files} need {needed}"
+        problem = f"{path} has {free} bytes left, {files} need {needed}; free some space"
         super().__init__(problem, RefusalReason.NO_SPACE, path)
         self.args = path, free, needed, files
         self.free, self.needed = free, needed

@@ -11,6 +11,7 @@ import fcntl
 import os
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,11 +50,11 @@ class FileSystem:
         with _named(path):
             return os.open(_in(path, dir_fd), flags, mode, dir_fd=dir_fd)
 
-    def open_append(self, path: Path, *, dir_fd: int | None = None) -> int:
+    def open_append(self, path: Path) -> int:
         """Open a file for appending; create it if it is missing, refuse a symbolic link."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with _named(path):
-            return os.open(_in(path, dir_fd), flags, 0o644, dir_fd=dir_fd)
+            return os.open(path, flags, 0o644)
 
     def open_write(self, path: Path) -> int:
         """Open an existing file for reading and writing at chosen positions."""
@@ -63,8 +64,8 @@ class FileSystem:
         """Write some or all of the bytes; return how many."""
         try:
             return os.write(descriptor, data)
-        except OSError as error:
-            _name_file(error, descriptor)
+        except OSError as error:  # without a context manager: this is called for each append
+            error.filename = _path_of(descriptor)
             raise
 
     def pwrite(self, descriptor: int, data: bytes | memoryview, position: int) -> int:
@@ -72,16 +73,13 @@ class FileSystem:
         try:
             return os.pwrite(descriptor, data, position)
         except OSError as error:
-            _name_file(error, descriptor)
+            error.filename = _path_of(descriptor)
             raise
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Truncate a file, or extend it with zeros."""
-        try:
+        with _named_file(descriptor):
             os.ftruncate(descriptor, size)
-        except OSError as error:
-            _name_file(error, descriptor)
-            raise
 
     def clone(self, descriptor: int, source: int) -> None:
         """Make a new file share the other's blocks, copied on write (reflink).
@@ -90,17 +88,15 @@ class FileSystem:
         """
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, "no reflinks by descriptor on this platform")
-        fcntl.ioctl(descriptor, _FICLONE, source)
+        with _named_file(descriptor):
+            fcntl.ioctl(descriptor, _FICLONE, source)
 
     def copy_range(self, descriptor: int, source: int, position: int, size: int) -> int:
         """Copy some or all bytes of another file to the same position; return how many."""
         if sys.platform != "linux":
             return os.pwrite(descriptor, os.pread(source, min(size, 1 << 20), position), position)
-        try:
+        with _named_file(descriptor):
             return os.copy_file_range(source, descriptor, size, position, position)
-        except OSError as error:
-            _name_file(error, descriptor)
-            raise
 
     def fsync(self, descriptor: int) -> None:
         """Make a file's bytes and times durable."""
@@ -109,11 +105,8 @@ class FileSystem:
             with suppress(OSError):
                 fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
                 return
-        try:
+        with _named_file(descriptor):
             os.fsync(descriptor)
-        except OSError as error:
-            _name_file(error, descriptor)
-            raise
 
     def close(self, descriptor: int) -> None:
         """Close a descriptor opened here."""
@@ -128,6 +121,7 @@ class FileSystem:
         except OSError as error:
             # Some network file systems refuse it for directories.
             if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP):
+                error.filename = os.fspath(path)
                 raise
         finally:
             if dir_fd is None:
@@ -175,15 +169,18 @@ class FileSystem:
 
     def chmod(self, path: Path | int, mode: int) -> None:
         """Set permission bits of a path or of an open descriptor."""
-        os.chmod(path, mode)
+        with _named_file(path):
+            os.chmod(path, mode)
 
     def chown(self, path: Path | int, user: int, group: int) -> None:
         """Set owner and group of a path or of an open descriptor."""
-        os.chown(path, user, group)
+        with _named_file(path):
+            os.chown(path, user, group)
 
     def utime(self, path: Path | int, modified_ns: int) -> None:
         """Set modification and access time, in ns, of a path or descriptor."""
-        os.utime(path, ns=(modified_ns, modified_ns))
+        with _named_file(path):
+            os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
         """Write all the bytes, in as many calls as necessary.
@@ -197,7 +194,7 @@ class FileSystem:
             except InterruptedError:
                 continue
             if count <= 0:
-                raise OSError(errno.EIO, "a write wrote nothing")
+                raise OSError(errno.EIO, "a write wrote nothing", _path_of(descriptor))
             left = left[count:]
 
     def pwrite_all(self, descriptor: int, data: bytes | memoryview, position: int) -> None:
@@ -211,7 +208,7 @@ class FileSystem:
             if count == len(left):
                 return
             if count <= 0:
-                raise OSError(errno.EIO, "a write wrote nothing")
+                raise OSError(errno.EIO, "a write wrote nothing", _path_of(descriptor))
             left, position = memoryview(left)[count:], position + count
 
     def replace_content(self, path: Path, data: bytes) -> None:
@@ -251,17 +248,25 @@ def _named(path: Path, target: Path | None = None) -> Iterator[None]:
         raise
 
 
-def _name_file(error: OSError, descriptor: int) -> None:
-    """Put a file's path into the error of a call that had only its descriptor.
+@contextmanager
+def _named_file(file: Path | int) -> Iterator[None]:
+    """Put a file's path into the error of a call that had it or a descriptor."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = _path_of(file) if isinstance(file, int) else os.fspath(file)
+        raise
 
-    The path shows which disk is full or defective.
-    """
+
+def _path_of(descriptor: int) -> str | None:
+    """Return the path of an open file, which shows which disk is full or defective."""
     with suppress(OSError, ValueError):
         if sys.platform == "linux":
-            error.filename = os.readlink(f"/proc/self/fd/{descriptor}")
-        elif sys.platform == "darwin":
+            return os.readlink(f"/proc/self/fd/{descriptor}")
+        if sys.platform == "darwin":
             path = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
-            error.filename = os.fsdecode(path.rstrip(b"\0"))
+            return os.fsdecode(path.rstrip(b"\0"))
+    return None
 
 
 #: Descriptors whose flock(2) forked children must not hold.
@@ -283,6 +288,8 @@ def kept_from_children(descriptor: int) -> Iterator[None]:
 
 def _let_go_in_child() -> None:
     """Release the parent's locks; the descriptors stay open for others."""
+    global _locking  # noqa: PLW0603
+    _locking = threading.Lock()  # a thread of the parent may hold the other one
     if _not_for_children:
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         for descriptor in _not_for_children:
@@ -298,6 +305,8 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 # kernel does not report a process's own locks. So this process remembers which it holds: (pid,
 # device, inode); the pid because a forked child does not inherit locks.
 _held_here: set[tuple[int, int, int]] = set()
+#: Guards `_held_here` with the calls that lock or close such files.
+_locking = threading.Lock()
 
 
 class LockFile:
@@ -311,7 +320,10 @@ class LockFile:
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         self.path = Path(path)
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        with _locking:
+            self._take(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0))
+
+    def _take(self, path: str | os.PathLike[str], flags: int) -> None:
         # Opening and closing would drop a lock that this process holds, so check before.
         if self.path.exists() and _key(os.stat(self.path)) in _held_here:
             raise BlockingIOError(errno.EAGAIN, "this process holds the lock", str(path))
@@ -324,6 +336,7 @@ class LockFile:
                 raise BlockingIOError(
                     errno.EAGAIN, "another process holds the lock", str(path)
                 ) from error
+            error.filename = os.fspath(path)
             raise
         self._held = _key(os.fstat(self._descriptor))
         _held_here.add(self._held)
@@ -335,10 +348,11 @@ class LockFile:
 
     def close(self) -> None:
         """Release the lock; the file stays."""
-        if self._descriptor >= 0:
-            _held_here.discard(self._held)
-            os.close(self._descriptor)
-            self._descriptor = -1
+        with _locking:
+            if self._descriptor >= 0:
+                _held_here.discard(self._held)
+                os.close(self._descriptor)
+                self._descriptor = -1
 
 
 def lock_holder(path: str | os.PathLike[str]) -> int | None:
@@ -347,17 +361,18 @@ def lock_holder(path: str | os.PathLike[str]) -> int | None:
     None if no process holds it, or there is no such file; 0 or less if the kernel does not know the
     process (another container, another machine).
     """
-    try:
-        if _key(os.stat(path)) in _held_here:
-            return os.getpid()
-        # Without O_NONBLOCK this would wait for a FIFO; only the name of the file is known.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    try:
-        return _record_lock_holder(descriptor)
-    finally:
-        os.close(descriptor)
+    with _locking:
+        try:
+            if _key(os.stat(path)) in _held_here:
+                return os.getpid()
+            # Without O_NONBLOCK this would wait for a FIFO; only the name of the file is known.
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        try:
+            return _record_lock_holder(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _key(status: os.stat_result) -> tuple[int, int, int]:

@@ -18,7 +18,7 @@ from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import OffsetTimes, first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.time_axes import LAST_DATE_MS, ON_WHITE, Palette, time_axes, write_times
-from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
+from kafkastore.versions import NEWEST_VERSION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +61,6 @@ def plot_answers(
     now: int | None = None,
     mtimes: Mapping[str, int] | None = None,
     rules: str = NEWEST_VERSION,
-    legacy_rules: str = NEWEST_LEGACY_VERSION,
     whole_seconds: bool = False,
 ) -> AnswerPlot:
     """Look up many times from the first to the last of `timestamps`.
@@ -75,7 +74,7 @@ def plot_answers(
     if first >= last:
         raise NothingToDrawError("a plot needs at least two different times")
     now = clock() if now is None else now
-    times = offset_times(log, now, legacy_rules, mtimes, whole_seconds=whole_seconds)
+    times = offset_times(log, now, mtimes=mtimes, whole_seconds=whole_seconds)
     changes = np.array([mtime for _, mtime in times.elements(now)], np.int64)
     targets = np.unique(
         np.concatenate((np.linspace(first, last, _TIMES).astype(np.int64), changes, changes - 1))
@@ -95,12 +94,12 @@ def draw_answers(
     form: Literal["svg", "png"],
     drawn: AnswerPlot,
     rules: str = NEWEST_VERSION,
-    palette: Palette = ON_WHITE,
 ) -> None:
     """Draw answers over time, with the segments and their modification times.
 
     `rules` is the broker's version for the legend. Raises ImportError without matplotlib.
     """
+    palette = ON_WHITE
     with time_axes(palette, _SIZE, "answers") as (figure, axes):
         first, last = int(drawn.timestamps[0]), int(drawn.timestamps[-1])
         draw_boundaries(axes, palette, [base_offset for base_offset, _ in drawn.times.segments])

@@ -27,7 +27,7 @@ Timestamps = Iterable[int] | NDArray[np.int64]
 
 COMPARISON = np.dtype(
     [
-        ("asked_timestamp", "<i8"),
+        ("target_timestamp", "<i8"),
         ("legacy", "<i8"),
         ("broker", TIMESTAMP_AND_OFFSET),
         ("correct", TIMESTAMP_AND_OFFSET),
@@ -75,10 +75,10 @@ class ComparisonSummary(NamedTuple):
     ----------
     times : int
         Number of times.
-    unanswered : int
+    unanswered_times : int
         Times without an answer from OffsetRequest v0.
-    redelivering, missing : int
-        Times whose legacy answer is too low, with records between; too high.
+    too_low, too_high : int
+        Times whose legacy answer is too low, or too high, with records between.
     redelivered, missed : int
         Records that are read although they are before the correct offset, and records that are
         never read, in total.
@@ -89,9 +89,9 @@ class ComparisonSummary(NamedTuple):
     """
 
     times: int = 0
-    unanswered: int = 0
-    redelivering: int = 0
-    missing: int = 0
+    unanswered_times: int = 0
+    too_low: int = 0
+    too_high: int = 0
     redelivered: int = 0
     missed: int = 0
     most_redelivered: int = 0
@@ -176,14 +176,14 @@ def compare(
     )
     return [
         Comparison(
-            asked,
+            target,
             _or_none(legacy),
             _record(broker),
             _record(correct),
             _or_none(redelivered),
             _or_none(missed),
         )
-        for asked, legacy, broker, correct, redelivered, missed in compared.tolist()
+        for target, legacy, broker, correct, redelivered, missed in compared.tolist()
     ]
 
 
@@ -225,7 +225,7 @@ def compare_columns(
     now = clock() if now is None else now
     times = offset_times(log, now, legacy_rules, mtimes, whole_seconds=whole_seconds)
     compared = np.empty(len(targets), COMPARISON)
-    compared["asked_timestamp"] = targets
+    compared["target_timestamp"] = targets
     compared["legacy"] = first_offsets_before(times, targets, now)
     # The lookup of correct answers records the skipped bytes.
     compared["broker"] = log.offsets_for_timestamps(
@@ -278,9 +278,9 @@ def summarize(compared: NDArray[np.void]) -> ComparisonSummary:
     missed = np.maximum(compared["missed"], 0)
     return ComparisonSummary(
         times=len(compared),
-        unanswered=int((compared["legacy"] < 0).sum()),
-        redelivering=int((redelivered > 0).sum()),
-        missing=int((missed > 0).sum()),
+        unanswered_times=int((compared["legacy"] < 0).sum()),
+        too_low=int((redelivered > 0).sum()),
+        too_high=int((missed > 0).sum()),
         redelivered=int(redelivered.sum()),
         missed=int(missed.sum()),
         most_redelivered=int(redelivered.max(initial=0)),

@@ -34,7 +34,7 @@ def schema() -> pa.Schema:
         [
             pa.field("topic", pa.string(), nullable=False),
             pa.field("partition", pa.int32(), nullable=False),
-            pa.field("asked_timestamp", pa.int64(), nullable=False),
+            pa.field("target_timestamp", pa.int64(), nullable=False),
             pa.field("legacy", pa.int64()),
             pa.field("broker", pa.int64()),
             pa.field("correct", pa.int64()),

@@ -40,7 +40,7 @@ class SampleAnswer(NamedTuple):
 
     Parameters
     ----------
-    timestamp : int
+    target_timestamp : int
         The time, ms since 1970.
     rules : str
         The broker's version.
@@ -50,7 +50,7 @@ class SampleAnswer(NamedTuple):
         The offset that the broker finds before and after the migration.
     """
 
-    timestamp: int
+    target_timestamp: int
     rules: str
     correct: int | None
     before: int | None

@@ -5,7 +5,7 @@ and the leader epochs. Offsets, keys, values, timestamps and modification times 
 change. `segment.conversion` describes how the bytes are built.
 
 Segments that contain only record batches are not changed, and neither is a segment whose log is
-corrupt or ends torn, unless it is the last.
+corrupt or ends with an incomplete batch, unless it is the last.
 
 Record batches can also get another leader epoch. A new topic begins with epoch 0. If a consumer
 group has committed offsets with larger epochs, its consumers wait for a leader with an epoch as
@@ -30,6 +30,7 @@ from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
 from kafkastore.errors import (
     ChangeRefusedError,
+    CorruptBatchError,
     CorruptionError,
     KafkaStoreError,
     NotAFileError,
@@ -230,6 +231,7 @@ class _Partition:
 
         A file that can't be opened raises: the partition is then not changed.
         """
+        known = self.epochs.entries
         try:
             summary = segment.summary
             if summary.magics <= {2} and not self._has_other_epochs(segment):
@@ -240,13 +242,17 @@ class _Partition:
                 self.unconverted.append(UnconvertedSegment(path, REPLACES_SEGMENTS))
                 return
             if summary.error is not None:
-                raise summary.error
+                raise summary.error.again()
             if summary.valid_bytes < segment.size and not segment.is_active:
-                raise CorruptionError("its last batch is torn, and another segment follows")
-            self.changes += self._changes(segment)
+                raise CorruptBatchError(
+                    "its last batch is incomplete, and another segment follows",
+                    position=summary.valid_bytes,
+                )
+            self.changes += list(self._changes(segment))  # all of them, or none
         except (NotAFileError, SegmentGoneError):
             raise
         except (KafkaStoreError, ValueError) as error:
+            self.epochs = LeaderEpochs(known)
             self.unconverted.append(UnconvertedSegment(self._path(segment, LOG_SUFFIX), str(error)))
 
     def leave_all(self) -> None:

@@ -92,7 +92,8 @@ class Scan:
         The files that a recovering broker would write; None if they were not built: without
         timestamps the time index is empty, and an existing offset index is not changed.
     problem : str or None
-        Why the log can't be read to its end, without its path; None also for a torn last batch.
+        Why the log can't be read to its end, without its path; None also for an incomplete last
+        batch.
     """
 
     magics: tuple[int, ...] = ()
@@ -247,11 +248,19 @@ def _time_index(segment: LogSegment) -> tuple[TimeIndexKind, FileState | None]:
     index = segment.time_index
     if index is None:
         return "missing", None
-    if index.used_entry_count and not (
-        index.last_entry == (0, segment.base_offset) and segment.largest_record_timestamp() != 0
+    if index.used_entry_count and (
+        index.last_entry != (0, segment.base_offset) or _largest_is_zero(segment)
     ):
         return "present", None
     return ("zeros" if index.entry_count else "empty"), read_state(segment.time_index_path)
+
+
+def _largest_is_zero(segment: LogSegment) -> bool:
+    """Return whether 0 is the largest timestamp; False if the log is corrupt."""
+    try:
+        return segment.largest_record_timestamp() == 0
+    except CorruptionError:
+        return False
 
 
 def _damage(segment: LogSegment) -> str | None:

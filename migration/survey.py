@@ -251,34 +251,23 @@ def survey_partition(
     PartitionSurvey
         The segments, by base offset.
     """
-    recovery_point = _recovery_point(log)
     given = {} if mtimes is None else mtimes
     named = {} if directory else given  # a name alone is ambiguous among several partitions
     segments = []
     for segment in log.segments:
         name = segment_file_name(segment.base_offset, LOG_SUFFIX)
-        following = segment.next_base_offset
-        recovered = recovery_point is not None and (following is None or following > recovery_point)
         # A running broker's retention may delete it.
         with suppress(FileNotFoundError, SegmentGoneError):
             segments.append(
                 survey_segment(
                     segment,
                     mtime_ms=given.get(f"{log.topic_partition}/{name}", named.get(name)),
-                    is_recovered_by_broker=recovered,
+                    is_recovered_by_broker=log.is_recovered_at_start(segment),
                     index_interval_bytes=index_interval_bytes,
                     read_log=read_logs,
                 )
             )
     return PartitionSurvey(directory, log.topic, log.partition, tuple(segments))
-
-
-def _recovery_point(log: PartitionLog) -> int | None:
-    """Return the offset from which a start rebuilds segments, or None.
-
-    A missing checkpoint counts as 0, as for a broker.
-    """
-    return None if log.log_dir is None or log.is_clean else log.recovery_point or 0
 
 
 def _broker(root: Path) -> int | None:

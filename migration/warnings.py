@@ -31,7 +31,7 @@ class WarningKind(StrEnum):
     SKIPPED = "skipped"
 
 
-_COPY = "they look like those of a copy; pass the original ones if they are known"
+_COPY = "they look like those of a copy; pass the original ones with --mtimes FILE (mtimes=)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ def _in_the_future(survey: Surveyed) -> Iterator[SurveyWarning]:
     if future:
         yield SurveyWarning(
             WarningKind.MODIFICATION_TIME_IN_THE_FUTURE,
-            f"{len(future)} segments, such as {future[0]}: until then time-based retention deletes "
-            "neither them nor later segments",
+            f"{len(future)} segments, such as {future[0]}: time-based retention deletes neither "
+            "them nor later segments before these times",
             tuple(future),
         )
 
@@ -188,7 +188,7 @@ def _unreadable(survey: Surveyed) -> Iterator[SurveyWarning]:
             yield SurveyWarning(
                 WarningKind.UNREADABLE,
                 f"{os.path.join(survey.root, path)}: {each.scan.problem}; the time index is not "
-                "rebuilt; repair the log first",
+                "rebuilt; repair the log first (kafkastore repair)",
                 (path,),
             )
 

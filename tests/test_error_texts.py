@@ -37,14 +37,14 @@ TEXTS = [
     (errors.CorruptIndexError("5 bytes are not whole entries"), "5 bytes are not whole entries"),
     (
         errors.DuplicatePartitionError({"t-0": ["/a/t-0", "/b/t-0"]}),
-        ("partition t-0 is in two places, /a/t-0 and /b/t-0; a broker does not start with them: "
-        "open one of the two directories by itself"),
+        ("partition t-0 is in two directories, /a/t-0 and /b/t-0; a broker does not start with "
+        "them: open one of the two directories by itself"),
     ),
     (
         errors.DuplicatePartitionError({"t-0": ["/a/t-0", "/b/t-0"], "t-1": ["/a/t-1"] * 3}),
-        ("partition t-0 is in two places, /a/t-0 and /b/t-0; partition t-1 is in 3 places, "
-        "/a/t-1 and /a/t-1 and /a/t-1; a broker does not start with them: open one directory of "
-        "each by itself"),
+        ("partition t-0 is in two directories, /a/t-0 and /b/t-0; partition t-1 is in 3 "
+        "directories, /a/t-1 and /a/t-1 and /a/t-1; a broker does not start with them: open one "
+        "directory of each by itself"),
     ),
     (
         errors.RecordValueError(5, "messages of magic 0 do not support timestamps"),
@@ -90,7 +90,7 @@ TEXTS = [
     ),
     (
         errors.NoSpaceError("/d", 10, 11, "the new files"),
-        "/d has 10 bytes left, the new files need 11",
+        "/d has 10 bytes left, the new files need 11; free some space",
     ),
     (
         errors.LogWouldBeCutError("/d/t-0", {"0.log": 945, "9.log": 0}, 33),
@@ -291,7 +291,7 @@ RAISED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: parse_options({"path": "/logs", "paths": "[]"}),
-        "options path and paths contradict each other: give one of them",
+        "options path and paths cannot be combined: give one of them",
     ),
     (
         lambda: parse_options({"path": "/l", "table": "segments", "includeHeaders": "true"}),

@@ -31,12 +31,15 @@ FAILING = {
 def small_files():
     """Let no file grow above a few KiB, as if the disk were full: in this process alone."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python before 3.14 keeps bytecode that was written in part, and later processes import it.
+    writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = writes_no_bytecode
         signal.signal(signal.SIGXFSZ, handler)
 
 
@@ -52,6 +55,28 @@ def test_a_call_that_fails_names_the_file(tmp_path, call):
     finally:
         fs.close(descriptor)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(path))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fs, descriptor: fs.chmod(descriptor, 0o644),
+        lambda fs, descriptor: fs.chown(descriptor, 0, 0),
+        lambda fs, descriptor: fs.utime(descriptor, 0),
+        lambda fs, descriptor: fs.fsync(descriptor),
+    ],
+)
+def test_the_error_of_an_unknown_descriptor_has_no_number_as_its_file(call):
+    with pytest.raises(OSError, match="descriptor") as caught:
+        call(FileSystem(), 1 << 20)
+    assert (caught.value.errno, caught.value.filename) == (errno.EBADF, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such files")
+def test_a_refused_change_of_an_open_file_names_the_file():
+    with open("/proc/self/status", "rb") as file, pytest.raises(PermissionError) as caught:
+        FileSystem().chmod(file.fileno(), 0o777)
+    assert caught.value.filename == f"/proc/{os.getpid()}/status"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a full device")

@@ -99,7 +99,7 @@ def test_texts_of_cuts_and_deletions_by_a_recovery(tmp_path: Path) -> None:
     (root / "t-0" / f"{5:020}.index").touch()
     recovered = recover_log(kafkastore.open(root)["t-0"], "2.4")
     assert recovered.segments[-1].reason == (
-        "no complete batch is left: a torn one, zeros, or other bytes follow"
+        "no complete batch is left: an incomplete one, zeros, or other bytes follow"
     )
     assert recovered.deleted[f"{20:020}.log"] == (
         "after 00000000000000000010.log, which is truncated"
@@ -151,7 +151,7 @@ def test_texts_about_where_a_group_continues(tmp_path: Path) -> None:
                 log.log.delete_records(4)
     texts = {
         2: "offsets 2 to 3 were deleted in cluster 1 before they were consumed",
-        4: "the earliest record that was not consumed",
+        4: "the earliest unread record",
         6: "the newest record: all records of cluster 1 were consumed",
     }
     for position, text in texts.items():

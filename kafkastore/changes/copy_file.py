@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from kafkastore.changes.file_state import PERMISSIONS
+from kafkastore.changes.file_state import PERMISSIONS, STOP_WRITER
 from kafkastore.changes.no_follow import open_file
-from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RefusalReason
 from kafkastore.fs import NOT_SUPPORTED, FileSystem
 from kafkastore.reads import fetch_bytes, is_remote
 from kafkastore.segment.zero_tail import next_extent
@@ -76,35 +76,40 @@ def _copy_open(
     status = os.fstat(reading)
     writing = fs.create(part, 0o600, dir_fd=directory)
     try:
-        _copy_bytes(reading, writing, status.st_size, fs)
-        with suppress(PermissionError):  # a copy may belong to the user who makes it
-            if (status.st_uid, status.st_gid) != _owners(writing):
-                fs.chown(writing, status.st_uid, status.st_gid)
-        fs.chmod(writing, status.st_mode & PERMISSIONS)
-        fs.utime(writing, status.st_mtime_ns)
-        written = os.fstat(writing)
-        set_attributes(writing)
-        fs.fsync(writing)
-    finally:
-        fs.close(writing)
-    now = os.fstat(reading)
-    if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
-        fs.unlink(part, dir_fd=directory)
-        raise changed_during_copy(source)
-    if written.st_mtime_ns != status.st_mtime_ns:
-        fs.unlink(part, dir_fd=directory)
-        raise ChangeRefusedError(
-            f"the file system of {target} rounds modification times, which lookups may need: "
-            f"{status.st_mtime_ns} ns became {written.st_mtime_ns}",
-            RefusalReason.UNSUPPORTED,
-            target,
-        )
-    fs.rename(part, target, dir_fd=directory)
+        try:
+            _copy_bytes(reading, writing, status.st_size, fs)
+            with suppress(PermissionError):  # a copy may belong to the user who makes it
+                if (status.st_uid, status.st_gid) != _owners(writing):
+                    fs.chown(writing, status.st_uid, status.st_gid)
+            fs.chmod(writing, status.st_mode & PERMISSIONS)
+            fs.utime(writing, status.st_mtime_ns)
+            written = os.fstat(writing)
+            set_attributes(writing)
+            fs.fsync(writing)
+        finally:
+            fs.close(writing)
+        now = os.fstat(reading)
+        if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
+            raise changed_during_copy(source)
+        if written.st_mtime_ns != status.st_mtime_ns:
+            raise ChangeRefusedError(
+                f"the file system of {target} rounds modification times, which lookups may need: "
+                f"{status.st_mtime_ns} ns became {written.st_mtime_ns}",
+                RefusalReason.UNSUPPORTED,
+                target,
+            )
+        fs.rename(part, target, dir_fd=directory)
+    except (OSError, KafkaStoreError):
+        with suppress(OSError):  # of the disk that is full or defective
+            fs.unlink(part, dir_fd=directory)
+        raise
 
 
 def changed_during_copy(path: Path) -> ChangeRefusedError:
     """Return the error for a file that was changed while it was copied."""
-    return ChangeRefusedError(f"{path} changed while it was copied", RefusalReason.CHANGED, path)
+    return ChangeRefusedError(
+        f"{path} changed while it was copied; {STOP_WRITER}", RefusalReason.CHANGED, path
+    )
 
 
 def _owners(descriptor: int) -> tuple[int, int]:

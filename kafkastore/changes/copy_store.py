@@ -190,7 +190,9 @@ def overlapping(source: str | Path, destination: str | Path) -> ChangeRefusedErr
 def not_empty(destination: str | Path) -> ChangeRefusedError:
     """Return the error for a destination that has files."""
     return ChangeRefusedError(
-        f"{destination} exists and is not empty", RefusalReason.NOT_EMPTY, destination
+        f"{destination} exists and is not empty; name an empty or new directory",
+        RefusalReason.NOT_EMPTY,
+        destination,
     )
 
 

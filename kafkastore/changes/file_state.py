@@ -22,6 +22,8 @@ _BLOCK_BYTES = 512
 
 #: The mode bits that a plan can set.
 PERMISSIONS = 0o777
+#: What to do about a file that changes during a job.
+STOP_WRITER = "stop the process that writes to it, and repeat the command"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def read_state(path: str | os.PathLike[str]) -> FileState | None:
         after = os.fstat(file.fileno())
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise ChangeRefusedError(
-            f"{path} changes while it is read", RefusalReason.CHANGED, path
+            f"{path} changes while it is read; {STOP_WRITER}", RefusalReason.CHANGED, path
         )
     return FileState.of_digest(after.st_size, digest, after)
 

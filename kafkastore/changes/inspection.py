@@ -120,7 +120,9 @@ def may_not_own(directory: Path, after: FileState) -> ChangeRefusedError:
 def changed_since_plan(path: str | Path) -> ChangeRefusedError:
     """Return the error for a file that is no longer as it was when the plan was made."""
     return ChangeRefusedError(
-        f"{path} has changed since the plan was made", RefusalReason.CHANGED, path
+        f"{path} has changed since the plan was made; make a new plan",
+        RefusalReason.CHANGED,
+        path,
     )
 
 
@@ -137,7 +139,8 @@ def check_reliances(root: Path, change: FileChange) -> None:
         if found != (reliance.size, reliance.mtime_ns):
             path = root / reliance.path
             raise ChangeRefusedError(
-                f"{path} has changed since the plan was made, and {change.path} depends on it",
+                f"{path} has changed since the plan was made, and {change.path} depends on it; "
+                "make a new plan",
                 RefusalReason.CHANGED,
                 path,
             )

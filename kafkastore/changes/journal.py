@@ -330,7 +330,9 @@ def start_journal(plan: Plan, area: Path, fs: FileSystem) -> Journal:
     try:
         if read_own_file(area / PLAN_FILE) != text:
             raise ChangeRefusedError(
-                f"{area} has another plan", RefusalReason.UNKNOWN_AREA, area
+                f"{area} has another plan; name another undo_dir",
+                RefusalReason.UNKNOWN_AREA,
+                area,
             )
     except FileNotFoundError:
         _write_plan(text, area, fs)

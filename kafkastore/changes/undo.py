@@ -147,7 +147,8 @@ def _inspect_all(
         if state is UndoState.CHANGED_SINCE and not leave_changed:
             refusals.append(
                 ChangeRefusedError(
-                    f"{change.path} was changed after the plan was applied",
+                    f"{change.path} was changed after the plan was applied; --leave-changed "
+                    "(leave_changed=True) skips it",
                     RefusalReason.CHANGED,
                     root / change.path,
                 )
@@ -191,7 +192,10 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     if not is_recorded:
         return UndoState.NOT_OURS
     raise ChangeRefusedError(
-        f"{kept}, the replaced file, is missing or damaged", RefusalReason.KEPT_FILE_LOST, kept
+        f"{kept}: the kept copy of {change.path} is missing or corrupt; --leave-changed "
+        "(leave_changed=True) restores the other files",
+        RefusalReason.KEPT_FILE_LOST,
+        kept,
     )
 
 

@@ -42,7 +42,7 @@ def check_bounds(log: PartitionLog, log_end_offset: int) -> Iterator[Finding]:
         # Every version flushes a log to its end at a clean shutdown.
         yield Finding(
             FindingKind.LOG_END_AFTER_CLEAN_SHUTDOWN, log.path, None,
-            f"the log was closed at offset {recovery_point} according to "
+            f"the last clean shutdown was at offset {recovery_point} according to "
             f"{RECOVERY_POINT_CHECKPOINT}, and now ends at {log_end_offset}",
             "compare its last batch with that of a replica (kafkastore dump)",
         )

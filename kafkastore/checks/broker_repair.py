@@ -1,4 +1,4 @@
-"""Repair damaged logs as a broker's recovery would.
+"""Repair corrupt logs as a broker's recovery would.
 
 As in a broker, ``.swap`` segments first replace the original ones, and a segment whose offsets do
 not fit is split.
@@ -27,7 +27,6 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.paths import describe_error
-from kafkastore.recovery.directory_files import LeftOver
 from kafkastore.recovery.log_recovery import RecoveredLog, RecoveredSegment, recover_log
 from kafkastore.versions import rules_of
 
@@ -68,7 +67,7 @@ def plan_broker_repair(repair: PartitionRepair, version: str) -> None:
     """
     recovered = _recovered(repair, version)
     if any(name.endswith(LOG_SUFFIX) for name in recovered.written):  # a new, empty log
-        reasons = [reason for name, reason in recovered.deleted.items() if is_log(name)]
+        reasons = [each.reason for name, each in recovered.deleted.items() if is_log(name)]
         if not reasons:
             return  # there was no log at all
         # Earlier reasons are of segments after the truncation.
@@ -182,9 +181,9 @@ class _BrokerRepair:
             for segment in self.recovered.segments
             if _log_name(segment) in self.sources
         ]
-        for name, reason in self.recovered.deleted.items():
+        for name, (reason, is_leftover) in self.recovered.deleted.items():
             file = parse_segment_file(name)
-            if file is None or isinstance(reason, LeftOver):
+            if file is None or is_leftover:
                 continue
             if is_log(name) and not any(file.base_offset in offsets for offsets in replaced):
                 size = (self.path / name).stat().st_size

@@ -83,7 +83,7 @@ class EpochCheck:
                 if epoch > 0 and self._unknown is None:  # brokers 2.2 to 2.6 don't recover 0
                     self._unknown = epoch, first_offset
                 continue
-            if here > epoch or (here < epoch and not self._is_recovered(segment)):
+            if here > epoch or (here < epoch and not self._log.is_recovered_at_start(segment)):
                 self._mismatch = self._wrong(
                     starts[here][0],
                     f"offset {first_offset} is in epoch {here}, its batch in "
@@ -121,7 +121,7 @@ class EpochCheck:
             return
         offset, epoch = max(entry.start_offset, int(header["base_offset"])), header["leader_epoch"]
         expected = known.epoch_for_offset(offset) or 0
-        if expected > epoch or (expected < epoch and not self._is_recovered(segment)):
+        if expected > epoch or (expected < epoch and not self._log.is_recovered_at_start(segment)):
             self._mismatch = self._wrong(
                 slot,
                 f"offset {offset} is in epoch {expected}, its batch in {segment.log_path.name} at "
@@ -154,13 +154,6 @@ class EpochCheck:
                 f"epoch {entry.epoch} begins at offset {entry.start_offset}, beyond the log end "
                 f"offset {log_end_offset}",
             )
-
-    def _is_recovered(self, segment: LogSegment) -> bool:
-        """Return whether a broker's next start adds the epochs of a segment's batches."""
-        if self._log.is_clean or self._log.log_dir is None:
-            return False
-        end = segment.next_base_offset
-        return end is None or end > (self._log.recovery_point or 0)
 
     def _position(self, slot: int) -> int | None:
         return self._line_positions[slot] if slot < len(self._line_positions) else None

@@ -100,7 +100,7 @@ class FindingKind(enum.StrEnum):
     DECREASING_LEADER_EPOCH = "decreasing-leader-epoch", _WRONG, _EPOCHS_COMPARED
     NEGATIVE_LEADER_EPOCH = "negative-leader-epoch", _WRONG, _EPOCHS_COMPARED
     TIMESTAMP_IN_SECONDS = ("timestamp-in-seconds", _RISK,
-        f"{_NO_LOOKUP}, and time-based retention deletes them at once")
+        f"{_NO_LOOKUP}, and time-based retention deletes them immediately")
     TIMESTAMP_IN_MICROSECONDS = "timestamp-in-microseconds", _WRONG, _KEPT
     TIMESTAMP_IN_NANOSECONDS = "timestamp-in-nanoseconds", _WRONG, _KEPT
     NEGATIVE_TIMESTAMP = ("negative-timestamp", _STYLE,

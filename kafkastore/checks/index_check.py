@@ -98,7 +98,7 @@ class _IndexCheck:
         return min((slot for slot in slots if slot >= 0), default=-1)
 
     def _is_left_of_crash(self, *, is_torn: bool) -> bool:
-        """Return whether an entry beyond the log's end may belong to the torn last batch."""
+        """Return whether an entry beyond the log's end may be of an incomplete batch."""
         return self.will_be_recovered and is_torn
 
 

@@ -28,8 +28,12 @@ from kafkastore.store.partition_log import PartitionLog
 
 #: The temporary file of a job, see `changes.undo_area.temporary_file`.
 _UNFINISHED_FILE = re.compile(r"kafkastore-([0-9a-f]+)\..*\.new")
-#: Leftovers by their temporary suffix; others are temporary files.
-_LEFTOVERS = {"": FindingKind.INDEX_WITHOUT_LOG, SWAP_SUFFIX: FindingKind.SWAP_FILE}
+#: Leftovers by their temporary suffix, with the remedy; others are temporary files.
+_LEFTOVERS = {
+    "": (FindingKind.INDEX_WITHOUT_LOG, "look for the lost .log before a broker starts here"),
+    SWAP_SUFFIX: (FindingKind.SWAP_FILE, "none needed; keep it: it may have the only copy"),
+}
+_TEMPORARY = (FindingKind.TEMPORARY_FILE, "none needed")
 
 TOPIC_ID_REMEDY = (
     "copy the file of another partition of this topic; if none has it, write 'version: 0' and "
@@ -45,12 +49,11 @@ def check_names(log: PartitionLog) -> Iterator[Finding]:
             kind, remedy = FindingKind.INVALID_FILE_NAME, "rename it, or move it away"
             yield Finding(kind, note.path, None, note.what, remedy)
             continue
-        kind = _LEFTOVERS.get(file.temporary, FindingKind.TEMPORARY_FILE)
-        is_swap = kind is FindingKind.SWAP_FILE
-        yield Finding(
-            kind, note.path, None, f"{note.what}: {note.at_next_start}" if is_swap else note.what,
-            "leave it, or move it away; if it is an index, look for the lost .log first",
-        )
+        kind, remedy = _LEFTOVERS.get(file.temporary, _TEMPORARY)
+        what = note.what
+        if kind is FindingKind.SWAP_FILE:
+            what += f": {note.at_next_start}"
+        yield Finding(kind, note.path, None, what, remedy)
     for name in sorted(os.listdir(log.path)):
         if match := _UNFINISHED_FILE.fullmatch(name):
             yield _unfinished_file(log.path / name, match[1])
@@ -71,7 +74,7 @@ def check_swaps(log: PartitionLog) -> Iterator[Finding]:
         if good < size:
             yield Finding(
                 FindingKind.CORRUPT_SWAP_FILE, note.path, good,
-                f"the result of a compaction or split is damaged after {good:,} of {size:,} bytes",
+                f"the result of a compaction or split is corrupt from byte {good:,} of {size:,} on",
                 "move it away before a broker starts here",
             )
 

@@ -53,6 +53,7 @@ from kafkastore.store.log_store import (
     AnyPartition,
     LogStore,
     as_topic_partition,
+    no_partition,
 )
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import BrokerRules, rules_of
@@ -166,7 +167,7 @@ def _chosen(
     check_collection("partitions", partitions)
     chosen = {as_topic_partition(each) for each in partitions}
     for topic_partition in sorted(chosen - there):
-        raise KeyError(f"no partition {topic_partition} here")
+        raise no_partition(store, topic_partition)
     return chosen
 
 
@@ -250,7 +251,7 @@ def _why_tail_is_a_risk(log: PartitionLog, recovered: RecoveredLog) -> str | Non
     """Return why records that a broker will append cannot be read, or None.
 
     After a clean shutdown, a broker appends at the end of the last ``.log``, also after bytes that
-    are not a whole batch.
+    are not a complete batch.
     """
     active = log.segments[-1] if log.segments else None
     loaded = recovered.segments[-1]
@@ -265,9 +266,9 @@ def _why_tail_is_a_risk(log: PartitionLog, recovered: RecoveredLog) -> str | Non
     if not rest:
         return None
     return (
-        f"{rest} bytes follow the last whole batch of {active.log_path.name}: the broker appends "
-        "after them, and no reader finds those records; kafkastore repair --on-corrupt skip "
-        "removes them"
+        f"{rest} bytes follow the last complete batch of {active.log_path.name}: the broker "
+        "appends after them, and no reader finds those records; kafkastore repair --on-corrupt "
+        "skip removes them"
     )
 
 
@@ -362,7 +363,7 @@ def _size_after(path: Path, position: int) -> int:
 
 
 def _checkpoints(log_dir: LogDir) -> Iterator[Prediction]:
-    for checkpoint in log_dir.damaged_checkpoints:
+    for checkpoint in log_dir.corrupt_checkpoints:
         when = _READ_LATER.get(checkpoint.path.name, "after loading")
         yield Prediction(
             checkpoint.path,

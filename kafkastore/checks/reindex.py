@@ -121,8 +121,8 @@ def plan_reindex(
         The topics' ``index.interval.bytes``.
     up_to_damage : bool
         Whether to index a corrupt log up to the corrupt batch. By default neither its indexes nor
-        the transaction indexes of later segments are changed. A torn last batch and preallocated
-        space are not damage if nothing follows them.
+        the transaction indexes of later segments are changed. An incomplete last batch and
+        preallocated space are not damage if nothing follows them.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
@@ -372,7 +372,7 @@ def _read_segment(
 def _damage(
     rebuilt: RebuiltIndexes, segment: LogSegment, size: int
 ) -> tuple[bool, str | None]:
-    """Return whether a log is damaged, and why its end is not indexed."""
+    """Return whether a log is corrupt, and why its end is not indexed."""
     if rebuilt.reason is not None:
         return True, rebuilt.reason
     if rebuilt.valid_bytes == size:

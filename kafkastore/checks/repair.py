@@ -95,7 +95,7 @@ def plan_repair(
     runner: Runner | None = None,
     progress: Progress | None = None,
 ) -> RepairPlan:
-    """Plan to repair damaged logs and indexes.
+    """Plan to repair corrupt logs and indexes.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def plan_repair(
 
     Notes
     -----
-    A torn batch at the very end also is damage, and a broker truncates it; preallocated
+    An incomplete batch at the very end also is damage, and a broker truncates it; preallocated
     space is not damage.
 
     Source: Kafka 2.4.0 ``Log.recoverLog``, ``LogSegment.recover``.
@@ -366,7 +366,7 @@ class _RepairPlanner:
         rebuilt = rebuild_indexes(log_path, file.base_offset, index_interval_bytes=interval)
         if rebuilt.reason is not None:
             # An index up to the damage would hide the records after it.
-            raise CorruptBatchError(f"its log is damaged and not repaired: {rebuilt.reason}")
+            raise CorruptBatchError(f"its log is corrupt and not repaired: {rebuilt.reason}")
         is_offset_index = file.type_suffix == OFFSET_INDEX_SUFFIX
         segment = next(each for each in self.log.segments if each.base_offset == file.base_offset)
         has_tail = rebuilt.valid_bytes < segment.size

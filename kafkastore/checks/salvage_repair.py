@@ -1,4 +1,4 @@
-"""Repair damaged logs so that every readable batch is kept.
+"""Repair corrupt logs so that every readable batch is kept.
 
 Batches after corrupt bytes become a new segment, named by their first offset. Only the
 corrupt bytes are lost, and readers continue after a gap of offsets.

@@ -50,7 +50,7 @@ class DamagedBytes(NamedTuple):
     valid_bytes_after: int = 0
 
 
-#: Why the last segment of a cleanly closed directory gets no offset index.
+#: Why the last segment gets no offset index after a clean shutdown.
 KEPT_BY_AN_INDEX = (
     "a broker that starts removes these bytes, because the offset index is missing; with one it "
     "appends after them"
@@ -133,12 +133,9 @@ class SegmentCheck:
 
     def _will_be_recovered(self) -> bool:
         """Whether a broker rebuilds the indexes at start; zero padding is normal then."""
-        if self.log.is_clean:
-            return False
-        ends = self.segment.next_base_offset
-        if ends is None or self.log.log_dir is None:
-            return ends is None
-        return ends > (self.log.recovery_point or 0)  # without a checkpoint everything is recovered
+        if self.log.log_dir is None:
+            return self.segment.is_active
+        return self.log.is_recovered_at_start(self.segment)
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings about the log by position, then about each index.
@@ -264,7 +261,7 @@ class SegmentCheck:
         return kind, None
 
     def _broken_log(self, batches: BatchSequence) -> Iterator[Finding]:
-        """Report each damaged place, its consequences, and the log's tail."""
+        """Report each corrupt range, its consequences, and the log's tail."""
         damaged_after = sum(each.end - each.position for each in self.damages)
         for number, damage in enumerate(self.damages):
             damaged_after -= damage.end - damage.position
@@ -275,7 +272,7 @@ class SegmentCheck:
         later = len(self.damages) - _MOST_PLACES
         for number, damage in enumerate(self.damages[:_MOST_PLACES], 1):
             has_rest = number == _MOST_PLACES and later > 0
-            rest = f"; {later} later places are damaged too" if has_rest else ""
+            rest = f"; {later} later ranges are corrupt too" if has_rest else ""
             yield self._damage_finding(damage, rest)
         if self._tail is not None:
             yield self._torn_tail(*self._tail)

@@ -1,10 +1,10 @@
 """Handling of Ctrl-C, from the start of a command to its end.
 
 While a command works, the first Ctrl-C raises `KeyboardInterrupt`, so that the work stops cleanly.
-At any other time, and the second time, Ctrl-C ends the process at once: an exception raised in an
-import, in a finalizer or while Python shuts down is lost or becomes another error. A process that
-ends at once leaves the same files as `kill -9`; all jobs that change directories can resume from
-that. Unfinished output files are removed here.
+At any other time, and the second time, Ctrl-C ends the process immediately: an exception raised in
+an import, in a finalizer or while Python shuts down is lost or becomes another error. A process
+that ends immediately leaves the same files as `kill -9`; all jobs that change directories can
+resume from that. Unfinished output files are removed here.
 
 This module imports little, because `end_the_process` is called before everything else. A Ctrl-C
 before that call is handled in it: the launcher keeps SIGINT blocked (``docs/design/packaging.md``).
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The exit code that a shell reports for a program that SIGINT ended.
 INTERRUPTED = 130
-#: Files to remove when the process ends at once.
+#: Files to remove when the process ends immediately.
 temporary_files: set[str] = set()
 
 #: The file name of Python's import code.
@@ -39,7 +39,7 @@ class _State:
 
 
 def end_the_process() -> None:
-    """Make Ctrl-C end the process at once, with one sentence."""
+    """Make Ctrl-C end the process immediately, with one sentence."""
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _raise_or_end, _end):
         _State.is_ours = True
         signal.signal(signal.SIGINT, _end)

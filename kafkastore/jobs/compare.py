@@ -109,7 +109,7 @@ def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
 class AnswerRow(NamedTuple):
     """The answers for one time: a comparison row, and KIP-33's answer."""
 
-    asked_timestamp: int
+    target_timestamp: int
     legacy: int | None
     kip_33: int | None
     broker: int | None
@@ -151,7 +151,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         try:
             log = open_copies([item.place])
             compared = compare_columns(log, item.times, now=self.now)
-            kip_33 = log.offsets_for_timestamps(compared["asked_timestamp"], "kip-33")
+            kip_33 = log.offsets_for_timestamps(compared["target_timestamp"], "kip-33")
         except FAILURES as failure:
             return PartitionAnswers(item.place, (), ErrorFields.of(failure))
         rows = zip(comparison_rows(compared), kip_33["offset"].tolist(), strict=True)

@@ -197,7 +197,7 @@ def describe_segment(
 
 def _next_offset(segment: LogSegment) -> int:
     if segment.end_error is not None:
-        raise segment.end_error
+        raise segment.end_error.again()
     return segment.next_offset
 
 

@@ -46,7 +46,7 @@ class TimeOffsets(NamedTuple):
     lookup of this time; `answers` is then empty.
     """
 
-    asked_timestamp: int
+    target_timestamp: int
     answers: tuple[OffsetAnswer, ...]
     correct: int | None = None
     error: Exception | None = None
@@ -90,7 +90,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
 
         number = pa.int64()
         return [
-            ("asked_timestamp", number),
+            ("target_timestamp", number),
             ("rules", pa.string()),
             ("offset", number),
             ("timestamp", number),
@@ -109,12 +109,12 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
         """Yield a row for each time and rules, or one for the error of a time."""
         skipped = skipped_rows(result.skipped)
         for each in result.times:
-            asked = {"asked_timestamp": each.asked_timestamp}
+            target = {"target_timestamp": each.target_timestamp}
             if each.error is not None:
-                yield {**asked, "skipped": skipped, "error": describe_error(each.error)}
+                yield {**target, "skipped": skipped, "error": describe_error(each.error)}
             for answer in each.answers:
                 yield {
-                    **asked,
+                    **target,
                     "rules": answer.rules,
                     "offset": answer.offset,
                     "timestamp": answer.timestamp,

@@ -119,7 +119,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
                 "cut": {
                     name: _cut(size, segments.get(name)) for name, size in recovered.cut.items()
                 },
-                "deleted": dict(recovered.deleted),
+                "deleted": {name: each.reason for name, each in recovered.deleted.items()},
                 "renamed": dict(recovered.renamed),
                 "written": dict(result.made_bytes),
             }

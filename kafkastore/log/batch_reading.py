@@ -11,6 +11,7 @@ from kafkastore.formats.records.record_batch import RecordBatch, TimestampType
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
+from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 
 
@@ -33,7 +34,12 @@ def read_batches(
     scan = RangeScan(log, start, end, damage)
     is_few = end_offset is not None
     for segment, run, headers, _ in scan.runs(verify_crc=verify, decodes=decodes, few=is_few):
-        for index in np.flatnonzero(headers["last_offset"] >= scan.first_offset).tolist():
+        is_asked = headers["last_offset"] >= scan.first_offset
+        if not verify and not is_asked[0]:
+            _check_before(scan, segment, run, int(np.flatnonzero(~is_asked)[-1]))
+            if scan.damage.has_stopped:
+                return
+        for index in np.flatnonzero(is_asked).tolist():
             data = run.batch(index)
             batch = RecordBatch(bytes(data) if copied else data, int(headers["position"][index]))
             if headers["last_offset"][index] >= end and _first_offset(batch, segment) >= end:
@@ -56,6 +62,14 @@ def first_timestamp(
         timestamp = _first_timestamp_of(batch)
         return timestamp if timestamp >= 0 else None
     return None
+
+
+def _check_before(scan: RangeScan, segment: LogSegment, run: BatchRun, index: int) -> None:
+    """Verify the last batch before the start: it may contain the start."""
+    try:
+        RecordBatch(run.batch(index), int(run.headers["position"][index])).verify()
+    except CorruptionError as error:
+        scan.damage.skip_batch(error, segment, run.headers[index])
 
 
 def _first_offset(batch: RecordBatch, segment: LogSegment) -> int:

@@ -140,7 +140,7 @@ class CorruptionHandler:
         if error is None:
             return end
         if self.on_corrupt == "raise":
-            raise error
+            raise error.again()
         position = end_position = error.position or 0
         if self.on_corrupt == "skip":
             end_position, end = segment.salvaged_end

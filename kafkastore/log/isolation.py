@@ -192,7 +192,7 @@ class _Replay:
 
 
 def _new_producers() -> ProducerState:
-    """Return an empty state in which markers count at once, replicated or not."""
+    """Return an empty state in which markers count immediately, replicated or not."""
     producers = ProducerState()
     producers.on_high_watermark(INT64_MAX)
     return producers

@@ -50,7 +50,7 @@ class SkippedKind(StrEnum):
 
 _SUFFIXES = {
     "delete": (
-        SkippedKind.DELETED, "a -delete directory: a broker deletes it a while after its start"
+        SkippedKind.DELETED, "a -delete directory: a broker deletes it after file.delete.delay.ms"
     ),
     "future": (
         SkippedKind.FUTURE,
@@ -58,7 +58,7 @@ _SUFFIXES = {
     ),
     "stray": (
         SkippedKind.STRAY,
-        "a -stray directory: not assigned to its broker, which loads it but does not serve it",
+        "a -stray directory: not assigned to its broker, which from 3.6.1 on does not serve it",
     ),
 }
 
@@ -86,7 +86,7 @@ class Checkpoint(NamedTuple):
     def why_without_offset(self) -> str:
         """Why the checkpoint has no offset for a partition."""
         if self.error is not None:
-            return f"the checkpoint is damaged ({self.error})"
+            return f"the checkpoint is corrupt ({self.error})"
         if not self.is_there:
             return f"there is no {self.path.name}"
         return f"{self.path.name} has no line for it"
@@ -208,11 +208,11 @@ class LogDir:
         """
         checkpoint = self.checkpoint(HIGH_WATERMARK_CHECKPOINT)
         if checkpoint.error is not None:
-            raise checkpoint.error
+            raise checkpoint.error.again()
         return checkpoint.offsets
 
     @property
-    def damaged_checkpoints(self) -> list[Checkpoint]:
+    def corrupt_checkpoints(self) -> list[Checkpoint]:
         """The checkpoints that a broker can't read."""
         names = (*CHECKPOINTS, CLEANER_CHECKPOINT)
         return [found for name in names if (found := self.checkpoint(name)).error is not None]

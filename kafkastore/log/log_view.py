@@ -208,12 +208,12 @@ class LogView:
         Raises
         ------
         CorruptBatchError
-            If the bytes after that batch are not a torn tail: the end of the log is then unknown.
-            `explain_bounds` reports what can be read.
+            If the bytes after that batch are not an incomplete one: the end of the log is then
+            unknown. `explain_bounds` reports what can be read.
         """
         bound = self.retry_if_changed(lambda: self.end_bound)
         if bound.error is not None:
-            raise bound.error
+            raise bound.error.again()
         return bound.offset
 
     def end_offset(
@@ -262,6 +262,17 @@ class LogView:
         if checkpoint.error is not None:
             return 0
         return checkpoint.offsets.get(self.topic_partition)
+
+    def is_recovered_at_start(self, segment: LogSegment) -> bool:
+        """Return whether the next start recovers a segment.
+
+        Without a clean shutdown, these are the segments that end after the recovery point. False
+        for a directory by itself.
+        """
+        if self.log_dir is None or self.is_clean:
+            return False
+        end = segment.next_base_offset
+        return end is None or end > (self.recovery_point or 0)
 
     @cached_until_refresh
     def leader_epochs(self) -> tuple[EpochStart, ...]:

@@ -49,6 +49,13 @@ class _Shared(Generic[ItemT, ResultT]):
         self.queue: deque[tuple[ItemT, Future[ResultT]]] = deque()
         self.running = 0
 
+    def result_of(self, item: ItemT) -> ResultT:
+        """Process one item; a StopIteration would end the results before their end."""
+        try:
+            return self.work(item)
+        except StopIteration as error:
+            raise RuntimeError("the work on an item raised StopIteration") from error
+
     def run(self) -> None:
         """Process the queue, and end when it is empty; never wait for the owner."""
         while True:
@@ -58,7 +65,7 @@ class _Shared(Generic[ItemT, ResultT]):
                     return
                 item, future = self.queue.popleft()
             try:
-                future.set_result(self.work(item))
+                future.set_result(self.result_of(item))
             except BaseException as error:  # raised again in the owner's thread
                 future.set_exception(error)
             del item, future  # only the owner keeps a result
@@ -96,7 +103,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         """Return the next result; wait for it."""
         try:
             if self._limit == 1 and not self._stop.is_set:
-                return self._shared.work(next(self._items))
+                return self._shared.result_of(next(self._items))
             if os.getpid() != self._process and not self._stop.is_set:
                 raise RuntimeError(
                     "this work began before the process was forked, and its threads are in the "

@@ -7,6 +7,7 @@ gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -112,7 +113,8 @@ class RangeScan:
         The first may be before the start. For `few` records, reads begin small. `is_wanted` selects
         segments; the rest is as for `LogFile.runs`. Raises `SegmentGoneError` for a lost one.
         """
-        gone = None
+        gone: str | PathLike[str] | None = None
+        segment: LogSegment | None = None
         reading = {"verify_crc": verify_crc, "decodes": decodes, "mapped": mapped, "room": room}
         while True:
             try:
@@ -124,7 +126,7 @@ class RangeScan:
                         return
                 return
             except SegmentGoneError as error:
-                if error.path == gone:
+                if error.path == gone or segment is None:
                     raise
                 gone = error.path
                 self.first_offset = max(self._next_offset, segment.base_offset)

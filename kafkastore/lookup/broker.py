@@ -81,7 +81,7 @@ class BrokerSegment:
         """The bytes of both indexes."""
         segment = self.segment
         if self.state == "recovered" or segment.offset_index is None or self._are_refused():
-            rebuilt = segment.rebuilt_indexes()
+            rebuilt = segment.rebuilt_indexes(rules=self._rules)
             return IndexEntries(rebuilt.time_index, rebuilt.offset_index, is_rebuilt=True)
         return IndexEntries(
             self._entry_bytes(segment.time_index), self._entry_bytes(segment.offset_index)
@@ -282,14 +282,11 @@ def broker_segments(
     view: LogView, rules: BrokerRules, *, past_damage: bool = False
 ) -> list[BrokerSegment]:
     """Return the segments of a log as a broker has them."""
-    recovery_point = view.recovery_point or 0
 
     def state_of(segment: LogSegment) -> State:
         if view.log_dir is None:
             return "running"
-        # Recovery starts with the segment that contains the recovery point.
-        ends = segment.next_base_offset
-        return "loaded" if view.is_clean or (ends and ends <= recovery_point) else "recovered"
+        return "recovered" if view.is_recovered_at_start(segment) else "loaded"
 
     return [
         BrokerSegment(segment, rules, state_of(segment), past_damage=past_damage)

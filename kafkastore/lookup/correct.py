@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +119,7 @@ class _SearchBeforeDamage:
 
     def _known(self, found: TimestampAndOffset | None) -> TimestampAndOffset:
         if found is None or found.offset >= self._end_offset:
-            raise copy(self._error)
+            raise self._error.again()
         return found
 
     def find_many(
@@ -129,7 +128,7 @@ class _SearchBeforeDamage:
         """Search for each of several ascending times."""
         self._search.find_many(targets, starting_offset, answers)
         if ((answers["offset"] < 0) | (answers["offset"] >= self._end_offset)).any():
-            raise copy(self._error)
+            raise self._error.again()
 
 
 class CommittedSegment:

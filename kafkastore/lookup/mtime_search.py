@@ -6,7 +6,6 @@ of the KIP-33 entry that a migration gave it, or else the modification time of i
 """
 from __future__ import annotations
 
-from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +64,7 @@ class MtimeLookup:
                 if self._is_untimed(segment, first):
                     found.append((last_written_ms(segment), first))
             except CorruptionError as corrupt:
-                error, error_offset = copy(corrupt), first
+                error, error_offset = corrupt.again(), first
                 break
         times, offsets = np.array(found, np.int64).reshape(-1, 2).T
         return _UntimedSegments(np.maximum.accumulate(times), offsets, error, error_offset)
@@ -78,7 +77,7 @@ class MtimeLookup:
         if segment.next_base_offset is not None and segment.next_base_offset <= first_offset:
             return False
         if segment.end_error is not None:
-            raise segment.end_error
+            raise segment.end_error.again()
         if segment.next_offset <= first_offset:
             return False
         return segment.largest_record_timestamp(self._indexes) is None
@@ -92,7 +91,7 @@ class MtimeLookup:
         number = int(np.searchsorted(times, max(target_timestamp, 0)))
         if number == len(offsets) or offsets[number] >= self._end_offset:
             if error is not None and (found is None or found.offset >= error_offset):
-                raise copy(error)
+                raise error.again()
             return found
         if found is not None and found.offset < offsets[number]:
             return found
@@ -110,7 +109,7 @@ class MtimeLookup:
                 (answers["offset"] >= 0) & (answers["offset"] < error_offset)
             )
             if not is_known.all():
-                raise copy(error)
+                raise error.again()
         is_first = (firsts < self._end_offset) & (
             (answers["offset"] < 0) | (firsts <= answers["offset"])
         )

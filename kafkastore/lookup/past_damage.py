@@ -1,6 +1,8 @@
 """Find the correct answer for a time among a corrupt log's readable records."""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset
@@ -9,6 +11,9 @@ from kafkastore.log.log_view import LogView
 from kafkastore.log.record_reading import read_records
 from kafkastore.lookup.mtime_search import last_written_ms
 from kafkastore.lookup.rules import LookupChoice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def find_past_damage(
@@ -23,7 +28,7 @@ def find_past_damage(
 
     found = records_as_arrow.read(
         view,
-        ["offset"],
+        ["offset", "timestamp", "leader_epoch"],
         start_timestamp=max(target_timestamp, 0),
         limit=1,
         isolation=choice.isolation,
@@ -37,8 +42,20 @@ def find_past_damage(
             return TimestampAndOffset(NO_TIMESTAMP, first)
     if offset is None:
         return None
-    record = next(read_records(view, offset, offset + 1, on_corrupt=on_corrupt, skipped=[]))
-    return TimestampAndOffset(record.timestamp, offset, record.leader_epoch)
+    epoch = found.column("leader_epoch")[0].as_py()
+    return TimestampAndOffset(
+        _timestamp_of(view, found, offset, on_corrupt), offset, None if epoch < 0 else epoch
+    )
+
+
+def _timestamp_of(view: LogView, found: pa.Table, offset: int, on_corrupt: OnCorrupt) -> int:
+    """Return the time of the first record that was found."""
+    micros = found.column("timestamp").cast("int64")[0].as_py()
+    if micros is not None:
+        return int(micros // 1000)
+    # It does not fit 64 bits in microseconds.
+    records = read_records(view, offset, offset + 1, on_corrupt=on_corrupt, skipped=[])
+    return next((record.timestamp for record in records), NO_TIMESTAMP)
 
 
 def _first_untimed(
@@ -64,7 +81,7 @@ def _first_untimed(
     for batch in read:
         segments = np.searchsorted(bases, batch.column("offset").to_numpy(), side="right") - 1
         has_records[segments] = True
-        # A timestamp that does not fit 64 bits in microseconds is null.
+        # A timestamp that does not fit 64 bits in microseconds is null: it is a timestamp.
         stamps = batch.column("timestamp").cast("int64").fill_null(0).to_numpy()
         is_dated[segments[stamps >= 0]] = True
     for number in np.flatnonzero(has_records & ~is_dated).tolist():

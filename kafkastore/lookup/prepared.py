@@ -37,10 +37,10 @@ def lookup_of(view: LogView, choice: LookupChoice) -> Lookup:
 
 
 def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
-    """Prepare the lookup by these rules; no record is read yet.
+    """Prepare the lookup by these rules; no segment is searched yet.
 
-    Raise `UnknownRulesError` for unknown rules, and `ValueError` for an unknown isolation,
-    `untimed` or `indexes`, or if the rules do not support the isolation.
+    ``read_committed`` reads batches for the last stable offset. Raise `UnknownRulesError`, or
+    `ValueError` for another unknown option or an isolation that the rules do not support.
     """
     rules = broker_rules(choice.rules)
     check_indexes(choice.indexes)

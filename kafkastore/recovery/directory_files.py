@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError, NotALogDirectoryError
 from kafkastore.formats.primitives.java_text import JavaTextError, parse_int64
@@ -26,10 +27,11 @@ from kafkastore.segment.small_file import read_if_there
 from kafkastore.versions import BrokerRules
 
 
-class LeftOver(str):
-    """The reason for deleting a file that remains of an unfinished operation."""
+class DeletedFile(NamedTuple):
+    """A file that is deleted, and why; leftovers remain of an unfinished operation."""
 
-    __slots__ = ()
+    reason: str
+    is_leftover: bool = False
 
 
 class DirectoryFiles:
@@ -41,7 +43,7 @@ class DirectoryFiles:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.deleted: dict[str, str] = {}
+        self.deleted: dict[str, DeletedFile] = {}
         self.renamed: dict[str, str] = {}
         self.written: dict[str, bytes] = {}
         self.copied: dict[str, CopiedRange] = {}
@@ -89,7 +91,7 @@ class DirectoryFiles:
         if not name.endswith(LOG_SUFFIX):
             self.deleted.pop(name, None)
 
-    def delete(self, name: str, reason: str) -> None:
+    def delete(self, name: str, reason: str, *, is_leftover: bool = False) -> None:
         """Delete a file if it exists."""
         self.written.pop(name, None)
         self.copied.pop(name, None)
@@ -98,7 +100,7 @@ class DirectoryFiles:
             self._snapshots.discard(offset)
         if source is not None:
             self.renamed.pop(source, None)
-            self.deleted[source] = reason
+            self.deleted[source] = DeletedFile(reason, is_leftover)
 
     def rename(self, name: str, new_name: str, reason: str) -> None:
         """Rename a file; an existing file with the new name is deleted."""
@@ -123,11 +125,12 @@ class DirectoryFiles:
             if name.endswith(DELETED_SUFFIX) and (
                 file is None or file.type_suffix != KRAFT_SNAPSHOT_SUFFIX
             ):
-                self.delete(name, LeftOver("remains of a deletion"))
+                self.delete(name, "remains of a deletion", is_leftover=True)
             elif file is not None and file.temporary == CLEANED_SUFFIX:
                 if first_cleaned is None or file.base_offset < first_cleaned:
                     first_cleaned = file.base_offset
-                self.delete(name, LeftOver("remains of an unfinished compaction or split"))
+                why = "remains of an unfinished compaction or split"
+                self.delete(name, why, is_leftover=True)
             elif file is not None and file.temporary == SWAP_SUFFIX:
                 swaps.append((file.base_offset, name))
                 if not rules.swaps_are_renamed:
@@ -138,7 +141,7 @@ class DirectoryFiles:
             return [name for _, name in swaps]
         for base_offset, name in swaps:
             if base_offset >= first_cleaned:
-                self.delete(name, LeftOver("remains of an unfinished split"))
+                self.delete(name, "remains of an unfinished split", is_leftover=True)
         return [name for base_offset, name in swaps if base_offset < first_cleaned]
 
 

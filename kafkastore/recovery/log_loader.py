@@ -14,6 +14,7 @@ from kafkastore.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
     CorruptionError,
+    InvalidLeaderEpochError,
     OffsetOverflowError,
     OutOfOrderAppendError,
 )
@@ -77,7 +78,7 @@ class LogLoader:
         self._to_be_split: list[tuple[LoadedSegment, OffsetOverflowError]] = []
         self.snapshots_at_first = self.files.snapshot_offsets()
         self.epochs_on_disk = self._read_epochs()
-        self.epochs = LeaderEpochs(self.epochs_on_disk)
+        self.epochs = self._valid_epochs()
         self.producers = ProducerRecovery(self.files, rules, now_ms)
         self._recovery = SegmentRecovery(
             self.files,
@@ -161,6 +162,14 @@ class LogLoader:
             return parse_leader_epoch_checkpoint(data) if data else ()
         except CorruptCheckpointError as error:
             raise error.located(self.files.path / LEADER_EPOCH_CHECKPOINT) from error
+
+    def _valid_epochs(self) -> LeaderEpochs:
+        """Return the epochs on disk; with a negative one a broker does not start."""
+        try:
+            return LeaderEpochs(self.epochs_on_disk)
+        except InvalidLeaderEpochError as error:
+            path = self.files.path / LEADER_EPOCH_CHECKPOINT
+            raise CorruptCheckpointError(str(error), path=path) from error
 
     def _rename_swaps(self, swaps: list[str]) -> None:
         """Replace all segments that ``.swap`` segments cover.

@@ -27,6 +27,7 @@ from kafkastore.versions import NEWEST_VERSION, rules_of
 
 if TYPE_CHECKING:
     from kafkastore.formats.state.producer_state import ProducerState
+    from kafkastore.recovery.directory_files import DeletedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class RecoveredLog:
         The partition directory.
     segments : tuple of RecoveredSegment
         The remaining segments, by base offset; at least one.
-    deleted : mapping of str to str
+    deleted : mapping of str to DeletedFile
         Names of deleted files, and why.
     renamed : mapping of str to str
         Names of ``.swap`` files, and their new names.
@@ -90,7 +91,7 @@ class RecoveredLog:
 
     path: Path
     segments: tuple[RecoveredSegment, ...]
-    deleted: Mapping[str, str]
+    deleted: Mapping[str, DeletedFile]
     renamed: Mapping[str, str]
     cut: Mapping[str, int]
     written: Mapping[str, bytes]

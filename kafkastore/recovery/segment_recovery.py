@@ -34,7 +34,7 @@ from kafkastore.segment.recovery import (
 )
 from kafkastore.versions import BrokerRules
 
-_NO_BATCH = "no complete batch is left: a torn one, zeros, or other bytes follow"
+_NO_BATCH = "no complete batch is left: an incomplete one, zeros, or other bytes follow"
 
 
 class SegmentRecovery:

@@ -39,7 +39,7 @@ class CopiedRange:
 
 
 class LogPart(LogFile):
-    """A range of whole batches of a ``.log``, read like a file; `end` is exclusive."""
+    """A range of complete batches of a ``.log``, read like a file; `end` is excluded."""
 
     def __init__(self, path: Path, start: int, end: int) -> None:
         super().__init__(path)

@@ -133,7 +133,7 @@ class NewStore(RemoteStore):
     def copy(self, path: str, source: RemoteObject) -> bool:
         """Have the store copy one of its objects; return whether it did.
 
-        It cannot copy from another store, and HDFS cannot copy at all. Raises
+        It cannot copy from another store, and HDFS has no request to copy. Raises
         RemoteObjectChangedError if the source was replaced since it was listed.
         """
         if source.store._library is not self._library or self._is_hdfs:

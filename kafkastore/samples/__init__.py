@@ -13,8 +13,6 @@ from pathlib import Path
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.samples.unpacking import unpack_archive
 
-__all__ = ["names", "unpack"]
-
 _FOLDER = Path(__file__).parent
 _SUFFIX = ".tar.xz"
 

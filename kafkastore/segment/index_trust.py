@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -48,7 +47,7 @@ class IndexCheck(NamedTuple):
     error: CorruptionError | None = None
 
 
-#: The key has `is_active`, because only the last segment may have a torn tail.
+#: The key has `is_active`, because only the last segment may end with an incomplete batch.
 _cache: dict[tuple[_Identity, bool], IndexCheck] = {}
 
 
@@ -112,8 +111,7 @@ def _checked(
             with suppress(CorruptionError):
                 first_offset = log.first_offset_at(error.position or 0)
                 end_offset = end_offset if first_offset is None else min(end_offset, first_offset)
-            # A copy does not keep the traceback, and with it the frames on the stack.
-            return IndexCheck(largest, False, identity, end_offset, copy(error))
+            return IndexCheck(largest, False, identity, end_offset, error.again())
     return IndexCheck(largest, holds and slot == len(entries), identity, end_offset)
 
 

@@ -53,7 +53,7 @@ _LOOKS, _SECONDS_BETWEEN_LOOKS = 6, 0.02
 
 
 class BatchRun(NamedTuple):
-    """Successive whole batches.
+    """Successive complete batches.
 
     `data` is valid until the next run is requested: it is a view of a reused buffer, unless the
     file is mapped. `smallest_offset` is the least offset that can follow the batches before.
@@ -88,7 +88,7 @@ class SegmentBounds(NamedTuple):
     """The position of a segment in its log, which determines what its bytes may be."""
 
     base_offset: int
-    next_base_offset: int | None  # None: the last segment, the only one that may have a torn tail
+    next_base_offset: int | None  # None: the last segment, which may end incomplete
 
     @property
     def offsets(self) -> tuple[int, int]:
@@ -202,13 +202,13 @@ class LogFile:
                 self.check_end(position, within and within[0])
                 return
             if not count:
-                # The next batch is not whole in the buffer: torn, or larger than the buffer.
+                # The next batch is incomplete in the file, or larger than the buffer.
                 if wanted > self.size - position or len(data) == self.size - position:
                     self.check_end(position, within and within[0])
                     return
                 if mapping is None and len(data) < len(buffer):
                     # The file shrank while it was read, or a read error follows, and this raises.
-                    if not self._read_into(bytearray(1), position + len(data)):
+                    if not self.read(position + len(data), 1):
                         return
                     continue
                 read_size = max(read_size, wanted)
@@ -220,6 +220,10 @@ class LogFile:
     def _map(self) -> memoryview:
         """Map the file; the mapping lives as long as something refers to it."""
         return memoryview(mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ))
+
+    def read(self, position: int, size: int) -> memoryview:
+        """Return bytes from a position on; fewer at the end of the file."""
+        return self._read_into(bytearray(size), position)
 
     def _read_into(self, buffer: bytearray | memoryview, position: int) -> memoryview:
         """Fill a buffer from a position on, as far as bytes can be read."""
@@ -239,10 +243,10 @@ class LogFile:
         return view[:done]
 
     def check_end(self, position: int, next_offset: int | None = None) -> None:
-        """Raise if the log can't end at `position`, after its last whole batch.
+        """Raise if the log can't end at `position`, after its last complete batch.
 
-        With `bounds`, only a last segment's torn tail, which begins as a batch from `next_offset`
-        on, may remain; without, as in a broker. Raises `CorruptionError`.
+        With `bounds`, only an incomplete batch of the last segment, which begins as a batch from
+        `next_offset` on, may remain; without, as in a broker. Raises `CorruptionError`.
         """
         if position == self._end or position >= self.size:
             return
@@ -254,7 +258,7 @@ class LogFile:
             raise error
 
     def _head_at(self, position: int) -> bytes:
-        return bytes(self._read_into(bytearray(batch_header.SMALLEST_FRAME), position))
+        return bytes(self.read(position, batch_header.SMALLEST_FRAME))
 
     def _fault_at(
         self, position: int, head: bytes, next_offset: int | None
@@ -262,7 +266,7 @@ class LogFile:
         """Return why the log can't end at a position; None if it can."""
         frame_fault = self._frame_fault(head, position)
         if self.header_at(position) is not None or (self.bounds is None and frame_fault is None):
-            return None  # a whole batch was written there in the meantime, or a broker stops there
+            return None  # a complete batch was written there meanwhile, or a broker stops there
         if is_zero_from(self._descriptor, position):
             is_last = self.bounds is None or self.bounds.next_base_offset is None
             return None if is_last else self._no_batch(position, "zeros, and records follow")
@@ -328,7 +332,7 @@ class LogFile:
         before = int(headers["last_offset"][-2]) + 1 if len(headers) > 1 else within[0]
         following = int(last["position"]) + int(last["size"])
         try:
-            offset = self._read_into(bytearray(8), following) if following < self.size else b""
+            offset = self.read(following, 8) if following < self.size else b""
         except CorruptBatchError:  # the next read raises it, after this batch
             return False
         if len(offset) < 8:
@@ -341,7 +345,7 @@ class LogFile:
     def _is_being_written(self, position: int, batch: bytes) -> bool:
         """Return whether a broker was writing a batch into preallocated space."""
         for _ in range(_LOOKS):
-            if batch != self._read_into(bytearray(len(batch)), position):
+            if batch != self.read(position, len(batch)):
                 return True
             status, end = os.fstat(self._descriptor), position + len(batch)
             is_young = clock() - status.st_mtime_ns // 1_000_000 < _WRITING_MS
@@ -394,8 +398,8 @@ class LogFile:
         )
 
     def header_at(self, position: int) -> Any | None:
-        """Return the header of the batch at a byte position; None without a whole batch."""
-        data = self._read_into(bytearray(batch_header.LARGEST_HEADER), position)
+        """Return the header of the batch at a byte position; None if it is incomplete."""
+        data = self.read(position, batch_header.LARGEST_HEADER)
         header = batch_header.parse(data, position)
         if header is None or header["size"][0] > self.size - position:
             return None
@@ -404,25 +408,23 @@ class LogFile:
     def first_offset_at(self, position: int) -> int | None:
         """Return the first offset of the batch at a byte position.
 
-        A wrapper is decompressed for it. Returns None if there is no whole batch, or a wrapper that
-        can't be read.
+        A wrapper is decompressed for it. Returns None if there is no complete batch, or a wrapper
+        that can't be read.
         """
         header = self.header_at(position)
         if header is None:
             return None
         if header["base_offset"] >= 0:
             return int(header["base_offset"])
-        data = self._read_into(bytearray(int(header["size"])), position)
+        data = self.read(position, int(header["size"]))
         try:
             return int(RecordBatch(data, position).base_offset)
         except CorruptionError:
             return None
 
-    def batches(
-        self, starting_position: int = 0, *, first_read: int = LARGEST_READ
-    ) -> Iterator[RecordBatch]:
+    def batches(self, starting_position: int = 0) -> Iterator[RecordBatch]:
         """Yield batches one by one from a batch's byte position on; each owns its bytes."""
-        for run in self.runs(starting_position, first_read=first_read):
+        for run in self.runs(starting_position):
             for index, position in enumerate(run.headers["position"].tolist()):
                 yield RecordBatch(bytes(run.batch(index)), position)
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +35,7 @@ from kafkastore.segment.regular_file import stat_regular
 from kafkastore.segment.salvage import stretches
 from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.transaction_index_file import TransactionIndex
+from kafkastore.versions import NEWEST, BrokerRules
 
 _NO_ENTRIES = time_index.parse(b"", 0)
 #: After every offset: its floor entry is the last entry of an index.
@@ -45,7 +45,7 @@ _LAST_OFFSET = INT64_MAX
 class SegmentSummary(NamedTuple):
     """The result of one pass over a segment's batch headers."""
 
-    valid_bytes: int  # bytes of whole batches from the start of the file
+    valid_bytes: int  # bytes of complete batches from the start of the file
     batch_count: int  # record batches, or messages before magic 2 (a wrapper counts once)
     magics: frozenset[int]
     next_offset: int  # offset after the last batch, or the base offset
@@ -207,13 +207,13 @@ class LogSegment:
         )
 
     def rebuilt_indexes(
-        self, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+        self, index_interval_bytes: int = INDEX_INTERVAL_BYTES, *, rules: BrokerRules = NEWEST
     ) -> RebuiltIndexes:
         """Build both indexes from the log, in memory; see `rebuild_indexes`."""
         interval = whole_number("index_interval_bytes", index_interval_bytes, 0, INT32_MAX)
         try:
             return rebuild_indexes(
-                self.log_path, self.base_offset, index_interval_bytes=interval
+                self.log_path, self.base_offset, index_interval_bytes=interval, rules=rules
             )
         except FileNotFoundError as error:
             raise SegmentGoneError(self.log_path) from error
@@ -416,11 +416,11 @@ class LogSegment:
             if self.largest_timestamp_by_index is not None:
                 return self.largest_timestamp_by_index
             if self.summary.error is not None:
-                raise self.summary.error
+                raise self.summary.error.again()
             return self.summary.largest_record_timestamp
         checked = self.index_check
         if checked.error is not None:
-            raise copy(checked.error)
+            raise checked.error.again()
         return checked.largest_timestamp if checked.largest_timestamp >= 0 else None
 
     def may_reach(self, target_timestamp: int, indexes: Indexes = DEFAULT_INDEXES) -> bool:

@@ -1,7 +1,7 @@
 """Limit how many searches of the process keep their ``.log`` open.
 
-The most recently used ones do. Opening a file costs more than a search in it, and a store may have
-more segments than a process may have open files.
+The most recently used ones do. Opening a file costs about as much as a search in it, and a store
+may have more segments than a process may have open files.
 """
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class ReadableLog(Protocol):
         """Size in bytes when the file was opened."""
 
     def header_at(self, position: int, /) -> Any | None:
-        """Return the header of the whole batch at a byte position, or None."""
+        """Return the header of the complete batch at a byte position, or None."""
 
     def first_offset_at(self, position: int, /) -> int | None:
         """Return the first offset of the batch at a byte position."""

@@ -22,7 +22,6 @@ from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.control_records import ControlRecord, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state.transactions import is_control
-from kafkastore.reads import fetch_bytes
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.versions import NEWEST, BrokerRules
 
@@ -51,8 +50,8 @@ class Producers(Protocol):
 class RebuiltIndexes(NamedTuple):
     """A segment's indexes, from its log, which a broker truncates at `valid_bytes`.
 
-    The rest is torn, preallocated or corrupt (`reason`); at a `read_error` the broker goes offline.
-    `producers_end_offset` follows the last record batch, or is None.
+    The rest is incomplete, preallocated or corrupt (`reason`); at a `read_error` the broker goes
+    offline. `producers_end_offset` follows the last record batch, or is None.
     """
 
     offset_index: bytes
@@ -205,21 +204,15 @@ def _of_higher_magic(
     file.
     """
     position = error.position or 0
-    with open(log.path, "rb", buffering=0) as file:
-        file.seek(position)
-        fetch_bytes(file.fileno(), position, position + batch_header.SMALLEST_FRAME)
-        frame = file.read(batch_header.SMALLEST_FRAME)
-        length = int.from_bytes(frame[_LENGTH_AT : _LENGTH_AT + 4], "big", signed=True)
-        file.seek(position)
-        end = position + batch_header.FRAME_OVERHEAD + max(length, 0)
-        fetch_bytes(file.fileno(), position, end)
-        data = bytearray(file.read(batch_header.FRAME_OVERHEAD + max(length, 0)))
+    frame = log.read(position, batch_header.SMALLEST_FRAME)
+    length = int.from_bytes(frame[_LENGTH_AT : _LENGTH_AT + 4], "big", signed=True)
+    data = log.read(position, batch_header.FRAME_OVERHEAD + max(length, 0))
     if len(data) <= _MAGIC_AT or data[_MAGIC_AT] > 127:
         return None
     data[_MAGIC_AT] = 2
     headers = np.empty(1, BATCH_HEADER)
     count, *_ = batch_header.scan(data, position, headers, verify_crc=verify_crc)
-    return BatchRun(memoryview(data), headers, 0) if count else None
+    return BatchRun(data, headers, 0) if count else None
 
 
 def _with_first_offsets(run: BatchRun, log: LogFile) -> NDArray[Any]:

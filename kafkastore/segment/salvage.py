@@ -1,4 +1,4 @@
-"""The readable parts of a corrupt log: stretches of whole batches.
+"""The readable parts of a corrupt log: stretches of complete batches.
 
 A broker that recovers a segment truncates it at the first corrupt batch. Most later batches are
 intact: after a wrong checksum the next batch begins where the frame says, and after a corrupt
@@ -24,7 +24,7 @@ from kafkastore.segment.zero_tail import is_zero_from, next_extent
 _WINDOW_BYTES = 1 << 22
 #: Smallest unit in which a device fails to read.
 SECTOR_BYTES = 4096
-# Longer torn bytes are not tried as one batch: brokers are not configured for such batches.
+# Longer incomplete bytes are not tried as one batch: brokers are not configured for such batches.
 _LARGEST_GUESS = 1 << 26
 _BASE_OFFSET = slice(0, 8)
 _LENGTH = slice(
@@ -34,7 +34,7 @@ _MAGIC = batch_header.RECORD_BATCH_FIELDS["magic"]
 
 
 class Stretch(NamedTuple):
-    """Successive whole batches with right checksums, by byte positions.
+    """Successive complete batches with right checksums, by byte positions.
 
     `end` is exclusive. `first_offset` is the offset of the first record, for a wrapper that of its
     first message; `next_offset` is the offset after the last batch.
@@ -57,7 +57,7 @@ def largest_offset(base_offset: int, next_base_offset: int | None) -> int:
 
 
 def stretches(log: ReadableLog, base_offset: int, end_offset: int | None) -> Iterator[Stretch]:
-    """Yield all stretches of whole batches of a log, in order.
+    """Yield all stretches of complete batches of a log, in order.
 
     Bytes between them are skipped. `end_offset` is exclusive: the base offset of the next segment,
     None for the last one. A batch whose offsets go back, or leave the segment, ends a stretch.
@@ -116,7 +116,7 @@ def _first_offset(log: ReadableLog, position: int) -> int:
 
 
 def _header(log: ReadableLog, position: int) -> Any | None:
-    """Read the header at a position; None if no whole batch can be read."""
+    """Read the header at a position; None if no complete batch can be read."""
     try:
         return log.header_at(position)
     except CorruptionError:
@@ -166,7 +166,7 @@ def next_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int
 
 
 def begins_batch(log: ReadableLog, position: int, base_offset: int) -> bool:
-    """Return whether a whole batch with an offset of the segment is at a position."""
+    """Return whether a complete batch with an offset of the segment is at a position."""
     try:
         first_offset = log.first_offset_at(position)
     except CorruptionError:
@@ -199,7 +199,7 @@ def _possible_values(head: bytes, field: slice) -> tuple[int, int]:
 
 
 def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: int) -> bool:
-    """Return whether only a truncated batch, or zeros, follow the last whole batch.
+    """Return whether only an incomplete batch, or zeros, follow the last batch.
 
     A valid batch after `position`, with offsets from `min_offset` to `max_offset` (inclusive),
     means corruption; so do bytes that no such batch begins with.
@@ -219,7 +219,7 @@ def is_torn_batch(log: ReadableLog, position: int, min_offset: int, max_offset: 
 
 
 def has_false_length(log: ReadableLog, position: int) -> bool:
-    """Return whether the last batch looks torn only because its length is wrong.
+    """Return whether the last batch looks incomplete only by its wrong length.
 
     It is if the checksum is right for a batch that ends at the end of the file.
     """
@@ -245,7 +245,7 @@ def _first_of(header: Any) -> int:
 
 
 def _is_good(log: ReadableLog, position: int) -> bool:
-    """Return whether a whole batch with a right checksum begins at a position."""
+    """Return whether a complete batch with a right checksum begins at a position."""
     header = _header(log, position)
     data = None if header is None else _read(log, position, int(header["size"]))
     if data is None:
@@ -254,7 +254,7 @@ def _is_good(log: ReadableLog, position: int) -> bool:
 
 
 def _is_whole(data: bytes | bytearray, position: int) -> bool:
-    """Return whether bytes begin with a whole batch that has a right checksum."""
+    """Return whether bytes begin with a complete batch that has a right checksum."""
     headers = np.empty(1, batch_header.BATCH_HEADER)
     count, *_ = batch_header.scan(data, position, headers, verify_crc=True)
     return count == 1 and bool(headers["crc_valid"][0] == 1)

@@ -108,6 +108,12 @@ cdef int64_t end_of_data(int descriptor, int64_t size) noexcept nogil:
     return hole
 
 
+cdef int64_t end_of_entries(int descriptor, int64_t size, Py_ssize_t entry_size) noexcept nogil:
+    """Return the end of whole entries, or of the one that the last hole is in."""
+    cdef int64_t slots = (end_of_data(descriptor, size) + entry_size - 1) // entry_size
+    return min(slots, size // entry_size) * entry_size
+
+
 cdef bint find_last_entry(
     const char* path, int64_t base_offset, bint with_padding, TimeEntry* last
 ) noexcept nogil:
@@ -119,9 +125,9 @@ cdef bint find_last_entry(
     if descriptor < 0:
         return False
     slots = size // TIME_ENTRY_SIZE
+    end = slots * TIME_ENTRY_SIZE
     if not with_padding:
-        size = end_of_data(descriptor, size)
-    end = size - size % TIME_ENTRY_SIZE
+        end = end_of_entries(descriptor, size, TIME_ENTRY_SIZE)
     last[0] = load_time_entry(tail, -1, base_offset)
     while end > 0:
         here = min(end, <int64_t> TAIL_SIZE)
@@ -172,8 +178,7 @@ cdef bint read_index(
     if descriptor < 0:
         return False
     slots = size // entry_size
-    size = end_of_data(descriptor, size)
-    size -= size % entry_size
+    size = end_of_entries(descriptor, size, entry_size)
     if size <= largest_used_size(log_size, entry_size):
         index.bytes = <uint8_t*> malloc(max(size, 1))
         is_read = index.bytes != NULL and read_at(descriptor, index.bytes, size, 0)

@@ -105,7 +105,7 @@ class SegmentWriter:
     ) -> SegmentWriter:
         """Open a segment whose log and indexes are valid; `now` is the wall clock, in ms.
 
-        Raises `CorruptBatchError` if the log does not end with a whole batch: batches appended
+        Raises `CorruptBatchError` if the log does not end with a complete batch: batches appended
         there could never be read.
         """
         writer = cls(directory, base_offset, limits, fs)
@@ -322,14 +322,14 @@ class SegmentWriter:
 
 
 def check_end(segment: LogSegment) -> None:
-    """Raise CorruptBatchError if bytes follow the log's last whole batch."""
+    """Raise CorruptBatchError if bytes follow the log's last complete batch."""
     with segment.open_as_broker() as log:
         end = position = segment.position_before(_FAR_OFFSET, log) if log.size else 0
         for run in log.runs(position, first_read=SMALLEST_READ):
             end = run.end_position
         if end != log.size:
             raise CorruptBatchError(
-                f"{log.size - end} bytes after the last whole batch",
+                f"{log.size - end} bytes after the last complete batch",
                 position=end,
                 path=segment.log_path,
             )

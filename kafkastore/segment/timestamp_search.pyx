@@ -481,7 +481,8 @@ cdef class SegmentSearch:
             while outcome >= IS_WRAPPER:
                 outcome = free_one._decide(log, search, outcome)
                 if outcome >= IS_WRAPPER:
-                    outcome = free_one._advance(search)
+                    with nogil:
+                        outcome = free_one._advance(search)
                     check_fetched()
             if outcome != IS_NONE:
                 free_one._first_read = (
@@ -707,7 +708,10 @@ cdef class SegmentSearch:
         """Return the bytes of the batch whose header was read; None if truncated."""
         cdef int64_t position = search.header.position
         cdef Py_ssize_t at
-        if fill(&self._window, position, search.header.size) == IS_OUT_OF_MEMORY:
+        cdef SearchOutcome outcome
+        with nogil:
+            outcome = fill(&self._window, position, search.header.size)
+        if outcome == IS_OUT_OF_MEMORY:
             raise MemoryError(f"not enough memory for a batch of {search.header.size} bytes")
         check_fetched()
         at = position - self._window.start

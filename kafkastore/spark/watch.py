@@ -1,4 +1,4 @@
-"""Spark jobs that report progress, and stop at once when interrupted."""
+"""Spark jobs that report progress, and stop immediately when interrupted."""
 from __future__ import annotations
 
 import logging

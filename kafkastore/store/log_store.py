@@ -165,7 +165,7 @@ class LogStore:
         try:
             return self.partitions[topic_partition]
         except KeyError:
-            raise KeyError(f"no partition {topic_partition} here") from None
+            raise no_partition(self, topic_partition) from None
 
     def __contains__(self, key: object) -> bool:
         """Return whether `store[key]` would find a partition; nothing is opened."""
@@ -219,7 +219,7 @@ class LogStore:
         wanted = sorted({as_topic_partition(each) for each in partitions})
         for topic_partition in wanted:
             if topic_partition not in self.partitions:
-                raise KeyError(f"no partition {topic_partition} here")
+                raise no_partition(self, topic_partition)
         return wanted
 
     def logs_of(self, partitions: Iterable[AnyPartition] | None) -> Iterator[PartitionLog]:
@@ -309,6 +309,11 @@ class LogStore:
             )
             for partition, log in logs.items()
         }
+
+
+def no_partition(store: LogStore, topic_partition: TopicPartition) -> KeyError:
+    """Return the error for a partition that a store does not contain."""
+    return KeyError(f"no partition {topic_partition} in {' and '.join(map(str, store.paths))}")
 
 
 #: The inputs of every job: a path, a URL, an open store, or several of these.

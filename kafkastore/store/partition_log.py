@@ -37,7 +37,7 @@ class PartitionLog(LogView):
 
     A log is a snapshot: the directory is listed at the first access, and the listing and the bounds
     are kept until `refresh`. A read sees the contents of each file at the time it reaches that
-    file, always as whole batches. If a listed segment has been deleted meanwhile, the read lists
+    file, always as complete batches. If a listed segment has been deleted meanwhile, the read lists
     the directory again and continues by offset.
 
     Threads may share a log, `refresh` included: see ``docs/threads.md``.
@@ -119,7 +119,8 @@ class PartitionLog(LogView):
         Raises
         ------
         CorruptBatchError
-            If bytes break the format. Checksums are not checked: use `RecordBatch.verify`.
+            If bytes break the format. Only of the batch before `start_offset` the checksum is
+            checked: of the others `RecordBatch.verify` checks it.
         """
         damage = CorruptionHandler(on_corrupt, skipped)
         for _, batch, _ in read_batches(
@@ -241,8 +242,8 @@ class PartitionLog(LogView):
             As for `batches`. With "skip" and "read_committed", a transaction whose marker is
             skipped counts as open.
         known_end_offset : int, optional
-            The log is known to have records up to this offset, exclusive: a torn tail before it is
-            corruption.
+            The log is known to have records up to this offset, exclusive: an incomplete batch
+            before it is corruption.
         indexes : str
             ``"trust"``: segments that end before `start_timestamp` according to their time indexes
             are not read; only the first and the last entry of each index are checked. Otherwise all

@@ -81,7 +81,8 @@ def committed_offsets(
     check_collection("groups", groups)
     logs = [store.partitions[each] for each in store.partitions if each.topic == CONSUMER_OFFSETS]
     if not logs:
-        raise NoCommittedOffsetsError(f"{CONSUMER_OFFSETS} is missing here")
+        where = " and ".join(map(str, store.paths))
+        raise NoCommittedOffsetsError(f"no partition of {CONSUMER_OFFSETS} in {where}")
     found: dict[OffsetCommitKey, OffsetAndMetadata] = {}
     for log in logs:
         try:

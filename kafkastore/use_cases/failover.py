@@ -1,9 +1,9 @@
 """Find where consumers of one cluster continue in another one.
 
 Offsets and the order of records differ between clusters; timestamps are common to both. Every
-record that was not consumed has a create time of at least some *bound*. The result in cluster 2 is
-the offset of the first record at or after the bound. Every record before it is earlier than the
-bound, so it was consumed. Two ways to find the bound:
+unread record has a create time of at least some *bound*. The result in cluster 2 is the offset of
+the first record at or after the bound. Every record before it is earlier than the bound, so it was
+consumed. Two ways to find the bound:
 
 ``create-time``
     The smallest timestamp at or after the position in cluster 1, and the smallest create time if
@@ -76,7 +76,7 @@ class UnknownLatencyError(FailoverError):
 
 
 class TimestampBound(NamedTuple):
-    """A lower bound on the timestamps of the records that were not consumed.
+    """A lower bound on the timestamps of the unread records.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class TimestampBound(NamedTuple):
     basis : str
         How it was found, as text.
     untimed_records : int
-        Records that were not consumed and have no timestamp: the bound does not cover them.
+        Unread records without a timestamp: the bound does not cover them.
     """
 
     timestamp: int | None
@@ -187,9 +187,9 @@ def _bound_by_create_time(log: PartitionLog, position: int) -> TimestampBound:
         return _deleted(log, position)
     smallest, untimed = _smallest_timestamp(log, position, created_too=True)
     if smallest is not None:
-        return TimestampBound(smallest, "the earliest record that was not consumed", untimed)
+        return TimestampBound(smallest, "the earliest unread record", untimed)
     if untimed:
-        return TimestampBound(None, "no record that was not consumed has a timestamp", untimed)
+        return TimestampBound(None, "no unread record has a timestamp", untimed)
     newest = _newest_consumed(log, position)
     if newest is None:
         return TimestampBound(None, "cluster 1 has no record with a timestamp")
@@ -199,7 +199,7 @@ def _bound_by_create_time(log: PartitionLog, position: int) -> TimestampBound:
 def _bound_by_append_time(
     log: PartitionLog, position: int, largest_latency_ms: int | None
 ) -> TimestampBound:
-    """Find the earliest possible create time of unconsumed records from append times."""
+    """Find the earliest possible create time of unread records from append times."""
     if position < log.log_start_offset:
         return _deleted(log, position)
     if largest_latency_ms is None:
@@ -213,7 +213,7 @@ def _bound_by_append_time(
     appended, untimed = None, 0
     if _have_append_time(log, position):
         appended, untimed = _smallest_timestamp(log, position)
-    what = "the append time of the first record that was not consumed"
+    what = "the append time of the first unread record"
     if appended is None:
         appended = _newest_consumed(log, position)
         what = "the newest time that was consumed"

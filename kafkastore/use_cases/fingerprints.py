@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.log.range_scan import ScannedRun
+from kafkastore.use_cases.record_times import timestamps_of
 
 #: Which fields of equal records match: time, key and value, or only key and value.
 Match = Literal["timestamp", "content"]
@@ -46,16 +47,16 @@ class Fingerprints:
     def of(self, scanned: ScannedRun) -> Iterator[tuple[NDArray[np.int64], Hashes]]:
         """Yield timestamps and fingerprints of batches, as arrays.
 
-        Timestamps are ms since 1970, 0 if microseconds don't fit 64 bits; the headers in `scanned`
-        decide their type. Raises CorruptionError for corrupt records unless they are skipped.
+        Timestamps are those of `timestamps_of`; the headers in `scanned` decide their type. Raises
+        CorruptionError for corrupt records unless they are skipped.
         """
         for rows, taken in scanned.decoded(self._columns):
             found = _mixed(self._of_binary(taken["key"], rows))
             found = _mixed(found + self._of_binary(taken["value"], rows))
-            micros = np.frombuffer(taken["timestamp"][2], np.int64, rows)
+            timestamps = timestamps_of(taken["timestamp"], rows)
             if self._match == "timestamp":
-                found = _mixed(found + micros.view(np.uint64))
-            yield micros // 1000, found
+                found = _mixed(found + timestamps.view(np.uint64))
+            yield timestamps, found
 
     def _of_binary(self, column: tuple[int, Any, Any, Any], rows: int) -> Hashes:
         """Hash each key or value of a column."""

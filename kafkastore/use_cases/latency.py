@@ -38,6 +38,7 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.fingerprints import Fingerprints
 from kafkastore.use_cases.record_times import (
+    FAR_FUTURE,
     Times,
     new_columns,
     runs_between,
@@ -213,7 +214,8 @@ def _in_headers(
     columns = ["timestamp", "timestampType", "headers"]
     for batch in log.to_arrow(columns, on_corrupt=on_corrupt, skipped=skipped):
         appended = batch.column("timestampType").to_numpy() == 1
-        stamps = batch.column("timestamp").cast("int64").fill_null(-1).to_numpy() // 1000
+        micros = batch.column("timestamp").cast("int64")
+        stamps = micros.fill_null(FAR_FUTURE * 1000).to_numpy() // 1000
         created = _header_times(batch.column("headers"), name)
         known = appended & (created >= 0)
         yield _Piece(

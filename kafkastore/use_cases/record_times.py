@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +48,18 @@ def times_of(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
     corrupt records that are not skipped.
     """
     for rows, taken in scanned.decoded(columns):
-        nulls, validity, micros = taken["timestamp"]
-        timestamps = np.frombuffer(micros, np.int64, rows) // 1000
-        if nulls:
-            bits = np.frombuffer(validity, np.uint8, (rows + 7) // 8)
-            timestamps[np.unpackbits(bits, count=rows, bitorder="little") == 0] = FAR_FUTURE
-        yield np.frombuffer(taken["offset"], np.int64, rows), timestamps
+        offsets = np.frombuffer(taken["offset"], np.int64, rows)
+        yield offsets, timestamps_of(taken["timestamp"], rows)
+
+
+def timestamps_of(column: tuple[int, Any, Any], rows: int) -> NDArray[np.int64]:
+    """Return the timestamps (ms) of a column; `FAR_FUTURE` for those too large."""
+    nulls, validity, micros = column
+    timestamps = np.frombuffer(micros, np.int64, rows) // 1000
+    if nulls:
+        bits = np.frombuffer(validity, np.uint8, (rows + 7) // 8)
+        timestamps[np.unpackbits(bits, count=rows, bitorder="little") == 0] = FAR_FUTURE
+    return timestamps
 
 
 def new_columns(start_offset: int, end_offset: int) -> RecordColumns:

@@ -241,11 +241,9 @@ def _is_rebuilt(log: PartitionLog, segment: LogSegment) -> bool:
     """Return whether a broker that starts here rebuilds the segment's time index."""
     if not segment.offset_index_path.exists():
         return True
-    if log.is_clean:
-        return False
-    if segment.next_base_offset is None:
-        return True
-    return log.log_dir is not None and segment.next_base_offset > (log.recovery_point or 0)
+    if log.log_dir is None:
+        return segment.is_active
+    return log.is_recovered_at_start(segment)
 
 
 def _segment_retentions(

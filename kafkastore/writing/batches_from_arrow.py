@@ -35,18 +35,35 @@ def batches_of_columns(
         if rows.num_rows:
             columns = _columns_of(rows)
             if keep_offsets:
-                columns["offset"] = np.ascontiguousarray(rows["offset"].to_numpy())
+                columns["offset"] = _offsets(rows)
             yield from build_batches_from_columns(rows.num_rows, columns, batch_bytes, **fields)
+
+
+def _offsets(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the offsets to keep."""
+    _check_names(rows, "offset")
+    if not pa.types.is_integer(rows["offset"].type):
+        raise InvalidColumnError("offset", f"must be integers, got {rows['offset'].type}")
+    column = _converted("offset", rows["offset"], pa.int64())
+    if column.null_count:
+        raise InvalidColumnError("offset", "must not have nulls")
+    return np.ascontiguousarray(column.to_numpy())
+
+
+def _check_names(rows: pa.RecordBatch, required: str, *optional: str) -> None:
+    """Raise if the required column is missing, or a name is there more than once."""
+    names = rows.schema.names
+    if required not in names:
+        raise InvalidColumnError(required, "is missing")
+    for name in (required, *optional):
+        if names.count(name) > 1:
+            raise InvalidColumnError(name, "is there more than once")
 
 
 def _columns_of(rows: pa.RecordBatch) -> dict[str, Any]:
     """Return the buffers that the builder needs."""
-    names = set(rows.schema.names)
-    if "value" not in names:
-        raise InvalidColumnError("value", "is missing")
-    for name in ("key", "value", "timestamp", "headers"):
-        if rows.schema.names.count(name) > 1:
-            raise InvalidColumnError(name, "is there more than once")
+    _check_names(rows, "value", "key", "timestamp", "headers")
+    names = rows.schema.names
     nulls = pa.nulls(rows.num_rows, pa.binary())
     columns: dict[str, Any] = {
         "offset": np.arange(rows.num_rows, dtype=np.int64),

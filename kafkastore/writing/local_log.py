@@ -140,7 +140,7 @@ class LocalLog:
     def delete_segments(self, base_offsets: Iterable[int]) -> None:
         """Rename the files of segments, then remove them, in the given order.
 
-        The active segment must not be among them, unless the caller creates another at once.
+        The active segment must not be among them, unless the caller creates another immediately.
         """
         renamed = []
         for base_offset in list(base_offsets):

@@ -25,6 +25,7 @@ from kafkastore.errors import (
     ChangeRefusedError,
     CorruptBatchError,
     CorruptCheckpointError,
+    DirectoryInUseError,
     LogWouldBeCutError,
     RefusalReason,
     WriterFailedError,
@@ -46,7 +47,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.fs import FileSystem, LockFile
+from kafkastore.fs import FileSystem, LockFile, lock_holder
 from kafkastore.log.log_dir import CHECKPOINTS, LogDir
 from kafkastore.log.log_view import LogView
 from kafkastore.paths import refuse_remote
@@ -90,8 +91,8 @@ class LogDirWriter:
 
     Raises
     ------
-    ChangeRefusedError
-        If a broker or another writer holds the directory.
+    DirectoryInUseError
+        If a broker or another writer has the directory open.
     KafkaStoreError
         If the version is older than 2.0.
 
@@ -137,9 +138,8 @@ class LogDirWriter:
         try:
             self._lock = LockFile(self.path / LOCK_FILE, create=True)
         except BlockingIOError as error:
-            raise ChangeRefusedError(
-                f"{self.path} is locked by a broker or another writer"
-            ) from error
+            lock = self.path / LOCK_FILE
+            raise DirectoryInUseError(self.path, lock, lock_holder(lock)) from error
         try:
             # A corrupt checkpoint counts as empty, as in a broker.
             self._recovery_points, self._log_start_offsets, self._high_watermarks = (
@@ -195,7 +195,7 @@ class LogDirWriter:
         start_offset : int
             First offset of the log, if the partition is created.
         recover : bool
-            Whether a recovery may cut bytes off the log; it then runs at once.
+            Whether a recovery may cut bytes off the log; it then runs immediately.
 
         Returns
         -------
@@ -346,7 +346,7 @@ class LogDirWriter:
         for writer in self._writers.values():
             try:
                 writer.close()
-            except OSError as error:
+            except Exception as error:
                 failure = failure or error
         if failure is not None:
             raise failure

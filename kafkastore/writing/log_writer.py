@@ -477,15 +477,18 @@ class LogWriter:
 
         Notes
         -----
-        Files are renamed to ``.deleted`` and removed at once, without ``file.delete.delay.ms``: a
-        reader has its files open and can still read them.
+        Files are renamed to ``.deleted`` and removed immediately, without ``file.delete.delay.ms``:
+        a reader has its files open and can still read them.
 
         Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
         """
         now = None if now is None else whole_number("now", now)
         with self._altering():
-            clock_now = self._clock()
-            return self._log.delete_old_segments(clock_now if now is None else now, clock_now)
+            log, clock_now = self._log, self._clock()
+        found = log.find_old_segments(clock_now if now is None else now)
+        with self._altering():
+            log.delete_segments(found, clock_now)
+        return found
 
     def drop_old_snapshots(self) -> None:
         """Delete the producer snapshots that a broker deletes at a checkpoint."""

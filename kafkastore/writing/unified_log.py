@@ -120,12 +120,9 @@ class UnifiedLog:
         if not self._rules.snapshots_follow_segments:
             self.producers.drop_below(offset)
 
-    def delete_old_segments(self, now: int, clock_now: int) -> retention.Retention:
-        """Delete the segments that retention no longer keeps at `now`, ms since 1970.
-
-        Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
-        """
-        found = retention.find_deletable(
+    def find_old_segments(self, now: int) -> retention.Retention:
+        """Find the segments that retention no longer keeps at `now`, ms since 1970."""
+        return retention.find_deletable(
             self.local.segment_facts(),
             high_watermark=self.local.log_end_offset,
             log_start_offset=self.log_start_offset,
@@ -133,15 +130,21 @@ class UnifiedLog:
             now=now,
             rules=self._rules,
         )
-        if found.deletions:
-            if found.rolls:
-                self.roll(clock_now)
-            base_offsets = [each.segment.base_offset for each in found.deletions]
-            self.move_start(found.log_start_offset)
-            self.local.delete_segments(base_offsets)
-            if self._rules.snapshots_follow_segments:
-                self.producers.drop_with(base_offsets)
-        return found
+
+    def delete_segments(self, found: retention.Retention, clock_now: int) -> None:
+        """Delete what `find_old_segments` found.
+
+        Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
+        """
+        if not found.deletions:
+            return
+        if found.rolls:
+            self.roll(clock_now)
+        base_offsets = [each.segment.base_offset for each in found.deletions]
+        self.move_start(found.log_start_offset)
+        self.local.delete_segments(base_offsets)
+        if self._rules.snapshots_follow_segments:
+            self.producers.drop_with(base_offsets)
 
     def drop_old_snapshots(self) -> None:
         """Delete the producer snapshots that a broker before 2.8 deletes at a checkpoint.

@@ -282,9 +282,9 @@ class RecordedDisk(FileSystem):
         self._new_file(path, descriptor)
         return descriptor
 
-    def open_append(self, path: Path, **where: Any) -> int:
+    def open_append(self, path: Path) -> int:
         is_new = not path.exists()
-        descriptor = super().open_append(path, **where)
+        descriptor = super().open_append(path)
         if is_new:
             self._new_file(path, descriptor)
         return descriptor

@@ -20,6 +20,7 @@ from models.refused import change_refused, os_error
 from models.unprivileged import as_nobody, give_to_nobody
 
 from kafkastore.changes import copy_store as copy_store_module
+from kafkastore.changes.copy_file import copy_file
 from kafkastore.changes.copy_store import COPYING_SUFFIX, copy_store
 from kafkastore.errors import ChangeRefusedError, NotAFileError
 from kafkastore.fs import FileSystem, LockFile
@@ -321,3 +322,15 @@ def test_nothing_is_copied_if_no_partition_or_a_file_next_to_them_is_unreadable(
     with pytest.raises(NotAFileError):
         copy_store(root, destination)
     assert not any(destination.parent.iterdir())
+
+
+def test_a_copy_that_fails_leaves_no_part(tmp_path):
+    class Full(FileSystem):
+        def fsync(self, descriptor):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"bytes")
+    with pytest.raises(OSError, match="space"):
+        copy_file(source, target, Full())
+    assert not list(tmp_path.glob("target*"))

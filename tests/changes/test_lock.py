@@ -1,4 +1,6 @@
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from changes.held_locks import can_lock, hold
@@ -48,3 +50,27 @@ def test_a_lock_file_is_created_only_on_request(tmp_path):
         LockFile(tmp_path / ".lock")
     LockFile(tmp_path / ".lock", create=True).close()
     assert (tmp_path / ".lock").read_bytes() == b""
+
+
+@pytest.fixture
+def often_switched():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_of_several_threads_one_gets_the_lock(path, often_switched):
+    def take(_):
+        try:
+            return LockFile(path)
+        except BlockingIOError:
+            lock_holder(path)
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(100):
+            taken = [lock for lock in pool.map(take, range(8)) if lock is not None]
+            assert len(taken) == 1
+            assert lock_holder(path) == os.getpid()
+            taken[0].close()

@@ -18,7 +18,7 @@ TEXTS = {
     "index missing": "the offset index is missing",
     "time index missing": "the time index is missing, although records have timestamps",
     "time index padded": "50 zero entries after the last entry",
-    "closed before its end": "the log was closed at offset 9 according to "
+    "closed before its end": "the last clean shutdown was at offset 9 according to "
     "recovery-point-offset-checkpoint, and now ends at 100",
     "bad checksum": "checksum of the batch that ends with offset 22 is wrong; 115 bytes are lost, "
     "10 valid batches of 2,210 bytes follow",
@@ -71,5 +71,5 @@ def test_a_finding_counts_further_faults_of_its_kind(tmp_path: Path) -> None:
             file.write(b"\xff")
     assert findings_of(logs)[-1].what == (
         f"checksum of the batch that ends with offset 30 is wrong; {size} bytes are lost, "
-        f"15 valid batches of {15 * size:,} bytes follow; 14 later places are damaged too"
+        f"15 valid batches of {15 * size:,} bytes follow; 14 later ranges are corrupt too"
     )

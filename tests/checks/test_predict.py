@@ -547,3 +547,12 @@ def test_wrong_arguments_are_refused(tmp_path, written):
         list(predict_start(written(), "newest"))
     with pytest.raises(NotALogDirectoryError):
         list(predict_start(tmp_path / "nowhere", "2.4"))
+
+
+def test_a_negative_epoch_in_the_checkpoint_is_an_error_of_that_file(tmp_path):
+    root = Log((Segment(0, (Batch((Row(0, 1),)),)),)).write(tmp_path / "logs")
+    path = root / "t-0" / "leader-epoch-checkpoint"
+    path.write_text("0\n1\n-5 0\n")
+    (found,) = [each for each in predict_start(root, "3.9") if each.error is not None]
+    assert found.outcome is Outcome.STOPS_THE_START
+    assert Path(found.error.path) == path

@@ -126,7 +126,7 @@ def test_dump_shows_a_truncated_index_up_to_the_cut_and_reports_its_position(
     index = sample_copy / "up-0" / "00000000000000000022.index"
     os.truncate(index, 13)
     ran = run("dump", index)
-    assert_one_sentence(ran, "5 bytes", str(index), "at byte 8", "rebuilt")
+    assert_one_sentence(ran, "5 bytes", str(index), "at byte 8", "kafkastore reindex")
     assert [line.split() for line in ran.out.splitlines()[1:]] == [["0", "24", "238"]]
 
 
@@ -355,6 +355,7 @@ def test_a_full_disk_under_stdout_is_reported(sample_root: Path) -> None:
 
 LIMITED = """
 import resource, sys
+sys.dont_write_bytecode = True  # it would be cut too
 from kafkastore.cli.__main__ import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 main()
@@ -389,9 +390,10 @@ def test_an_interrupted_output_file_is_removed(
 
 
 def test_an_error_message_says_what_to_do() -> None:
-    assert "rebuilt" in format_error(CorruptIndexError("odd", path="/d/t-0/x.index", position=8))
+    corrupt = CorruptIndexError("odd", path="/d/t-0/x.index", position=8)
+    assert "kafkastore reindex" in format_error(corrupt)
     unreadable = OSError(errno.EIO, "Input/output error", "/d/x")
-    assert format_error(unreadable).startswith("/d/x: the disk")
+    assert format_error(unreadable).startswith("/d/x: I/O error")
     assert "/d/x" in format_error(OSError(errno.ELOOP, "Too many levels", "/d/x"))
     assert "--undo-dir" in format_error(NoUndoPlaceError("cannot make /d"))
 

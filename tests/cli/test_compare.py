@@ -23,7 +23,7 @@ def test_each_time_has_three_answers_and_the_cost_of_the_legacy_one(
 ) -> None:
     (row,) = run("compare", sample_root, "--topic", "up-1", *AT, "--json").lines
     assert row == {
-        "topic": "up", "partition": 1, "asked_timestamp": 1500000083000, "legacy": 44,
+        "topic": "up", "partition": 1, "target_timestamp": 1500000083000, "legacy": 44,
         "broker": 11, "correct": 11, "redelivered": 0, "missed": 33,
         "skipped": [],
     }
@@ -34,7 +34,7 @@ def test_each_time_has_three_answers_and_the_cost_of_the_legacy_one(
 
 def test_times_are_spread_if_none_are_given(run: Run, sample_root: Path) -> None:
     rows = run("compare", sample_root, "--topic", "up", "--samples", 4, "--json").lines
-    times = [row["asked_timestamp"] for row in rows if row["partition"] == 0]
+    times = [row["target_timestamp"] for row in rows if row["partition"] == 0]
     assert times == sorted(times)
     assert (len(times), len(rows)) == (4, 8)
     assert len(run("compare", sample_root, "--topic", "up-0", "--samples", 1, "--json").lines) == 1
@@ -82,9 +82,9 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, int]:
     missed = [row["missed"] or 0 for row in rows]
     return {
         "times": len(rows),
-        "unanswered": sum(row["legacy"] is None for row in rows),
-        "redelivering": sum(count > 0 for count in redelivered),
-        "missing": sum(count > 0 for count in missed),
+        "unanswered_times": sum(row["legacy"] is None for row in rows),
+        "too_low": sum(count > 0 for count in redelivered),
+        "too_high": sum(count > 0 for count in missed),
         "redelivered": sum(redelivered),
         "missed": sum(missed),
         "most_redelivered": max(redelivered),

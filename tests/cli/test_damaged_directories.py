@@ -223,9 +223,9 @@ def test_offsets_answers_for_undamaged_partitions_and_names_the_others(
         if rules == "legacy":
             # An explanation compares with the correct answer, which may be unknown.
             assert is_complete or (explain and choice == "raise")
-            answers = {row["asked_timestamp"]: row["offset"] for row in expected[name]}
+            answers = {row["target_timestamp"]: row["offset"] for row in expected[name]}
             for row in rows[name]:
-                assert row["offset"] == answers[row["asked_timestamp"]]
+                assert row["offset"] == answers[row["target_timestamp"]]
     assert ran.code == (1 if ran.err else 0)
     assert set(named(ran.err)) <= set(DAMAGED)
     if rules in ("correct", "all"):
@@ -239,9 +239,9 @@ def test_correct_offsets_are_those_of_the_readable_records(
     for choice in ("raise", "skip", "stop"):
         rows = by_partition(offsets(run, directories.damaged, "--on-corrupt", choice))
         for name, damage in directories.damages.items():
-            found = {row["asked_timestamp"]: row["offset"] for row in rows[name]}
+            found = {row["target_timestamp"]: row["offset"] for row in rows[name]}
             for row in expected[name]:
-                timestamp, offset = row["asked_timestamp"], row["offset"]
+                timestamp, offset = row["target_timestamp"], row["offset"]
                 is_before = offset is not None and offset < damage.start_offset
                 if choice == "raise":
                     assert (timestamp in found) == is_before

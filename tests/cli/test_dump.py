@@ -124,7 +124,7 @@ def test_a_torn_tail_prints_a_note(run: Run, golden: Any) -> None:
     ran = run("dump", last)
     assert ran.code == 0
     assert ran.err.startswith(f"note: {last} has ")
-    assert "after its last whole batch" in ran.err
+    assert "after its last complete batch" in ran.err
 
 
 @pytest.mark.parametrize("number", [0, -1])

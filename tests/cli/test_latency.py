@@ -64,7 +64,7 @@ def test_create_times_may_come_from_another_cluster(
     (row,) = run("latency", root, *given, "--json").lines
     # All records are equal: the first of one cluster is the first of the other.
     assert (row["records"], row["unknown_records"], row["max_ms"]) == (1, 99, 1000)
-    assert_one_sentence(run("latency", root, *given, "--create-time-header", "x"), "contradict")
+    assert_one_sentence(run("latency", root, *given, "--create-time-header", "x"), "combined")
     assert_one_sentence(run("latency", root, "--created-in", "/nowhere"), "/nowhere does not exist")
 
 

@@ -186,7 +186,7 @@ def test_sizes_are_shown_with_three_digits(size: int, shown: str) -> None:
     assert format_size(size) == shown
 
 
-def test_leftovers_and_damaged_checkpoints_are_reported(
+def test_leftovers_and_corrupt_checkpoints_are_reported(
     run: Run, sample_root: Path, writable_copy: Callable[[Path], Path]
 ) -> None:
     root = writable_copy(sample_root)
@@ -196,13 +196,13 @@ def test_leftovers_and_damaged_checkpoints_are_reported(
     ran = run("ls", root)
     assert ran.code == 0
     assert f"leftover file: {leftover}, a deleted file: deleted at the next start\n" in ran.out
-    assert "damaged: checkpoint must have 5 entries, got 0" in ran.out
+    assert "corrupt: checkpoint must have 5 entries, got 0" in ran.out
     rows = run("ls", root, "--json").lines
     (left,) = [row for row in rows if row["kind"] == "leftover"]
     assert (left["topic"], left["partition"], left["path"]) == ("up", 1, str(leftover))
     assert (left["leftover_kind"], left["start_action"]) == ("deleted", "delete")
-    (damaged,) = [row for row in rows if row["kind"] == "damaged"]
-    assert damaged["path"] == str(root / "recovery-point-offset-checkpoint")
+    (corrupt,) = [row for row in rows if row["kind"] == "corrupt-checkpoint"]
+    assert corrupt["path"] == str(root / "recovery-point-offset-checkpoint")
 
 
 def test_bounds_are_shown_with_their_source(

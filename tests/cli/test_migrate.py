@@ -177,7 +177,7 @@ def test_without_a_terminal_nothing_is_changed_without_yes(
     run: Run, sample_copy: Path
 ) -> None:
     before = files_of(sample_copy)
-    assert_one_sentence(run("migrate", sample_copy, "--in-place", stdin="y\n"), "needs --yes")
+    assert_one_sentence(run("migrate", sample_copy, "--in-place", stdin="y\n"), "add --yes")
     assert files_of(sample_copy) == before
 
 
@@ -221,7 +221,9 @@ def test_an_unreadable_segment_is_skipped_and_reported(run: Run, sample_copy: Pa
         file.write(b"\xff\xff")
     ran = run("migrate", sample_copy, "--in-place", "--yes")
     assert ran.code == 1
-    assert ran.out.endswith("not done: 1 segment: the log can't be read to its end\n")
+    assert ran.out.endswith(
+        "not migrated: 1 segment: the log can't be read to its end; --json lists them\n"
+    )
     assert f"note: unreadable: {log}" in ran.err
     assert not log.with_suffix(".timeindex").exists()
     assert len(time_indexes(sample_copy)) == 10
@@ -238,7 +240,9 @@ def test_segments_that_a_broker_rebuilds_are_skipped_and_reported(
     active.touch()
     ran = run("migrate", sample_copy, "--in-place", "--yes")
     assert ran.code == 0
-    assert ran.out.endswith("not done: 1 segment: the next start of a broker rebuilds it\n")
+    assert ran.out.endswith(
+        "not migrated: 1 segment: the next start of a broker rebuilds it; --json lists them\n"
+    )
     assert active.read_bytes() == b""
     assert len(time_indexes(sample_copy)) == 11
 
@@ -372,7 +376,7 @@ def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> N
     for each in lines:
         if each["kind"] == "answer":
             found = run("offsets", sample_copy, "--topic", "up-0", "--json", "--at",
-                        each["asked_timestamp"], "--rules", each["rules"]).lines
+                        each["target_timestamp"], "--rules", each["rules"]).lines
             assert found[0]["offset"] == each["before"]
 
 
@@ -444,7 +448,7 @@ def test_an_interrupted_migration_can_be_finished_or_undone(
 
 def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) -> None:
     assert run("changes", "list", sample_copy).out == (
-        "no undo area found next to the directory; elsewhere: --undo-dir\n"
+        f"no undo area found next to {sample_copy}; give --undo-dir DIR if it is elsewhere\n"
     )
     run("migrate", sample_copy, "--in-place", "--yes")
     (area,) = undo_areas(sample_copy)
@@ -453,7 +457,7 @@ def test_an_undo_area_is_listed_undone_and_removed(run: Run, sample_copy: Path) 
     assert (place, job, state, files, kept, unit) == (
         str(area), ["migrate", "(auto)"], "applied", "11", "0", "B")
     assert since.endswith("Z")
-    assert_one_sentence(run("changes", "remove", area), "needs --yes")
+    assert_one_sentence(run("changes", "remove", area), "add --yes")
     assert run("changes", "undo", area, "--json").lines[-1]["outcome"] == "undone"
     removed = run("changes", "remove", area, "--yes")
     assert (removed.code, area.exists()) == (0, False)

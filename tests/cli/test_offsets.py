@@ -28,7 +28,9 @@ def test_the_rules_of_a_version_give_the_answers_of_that_broker(run: Run, golden
         at = [option for timestamp in expected for option in ("--at", timestamp)]
         rows = run("offsets", golden_case.logs, "--topic", name, "--json", *at, "--rules", "2.4",
                    "--rules", "correct").lines
-        by_broker = {row["asked_timestamp"]: row["offset"] for row in rows if row["rules"] == "2.4"}
+        by_broker = {
+            row["target_timestamp"]: row["offset"] for row in rows if row["rules"] == "2.4"
+        }
         assert by_broker == expected
         correct = {
             timestamp: min((each[0] for each in answers["records"] if each[1] >= timestamp),
@@ -36,7 +38,7 @@ def test_the_rules_of_a_version_give_the_answers_of_that_broker(run: Run, golden
             for timestamp in expected
         }
         assert {
-            row["asked_timestamp"]: row["offset"] for row in rows if row["rules"] == "correct"
+            row["target_timestamp"]: row["offset"] for row in rows if row["rules"] == "correct"
         } == correct
         differing += sum(correct[each] != expected[each] for each in expected)
     assert differing or golden_case.name.startswith("create-time")
@@ -57,7 +59,7 @@ def test_legacy_rules_give_the_answers_of_old_brokers(run: Run, golden_case: Any
         }
         at = [option for timestamp in expected for option in ("--at", timestamp)]
         rows = run("offsets", golden_case.logs / name, "--json", *at, "--rules", "legacy").lines
-        assert {row["asked_timestamp"]: row["offset"] for row in rows} == expected
+        assert {row["target_timestamp"]: row["offset"] for row in rows} == expected
         compared += len(expected)
     assert compared
 
@@ -111,7 +113,7 @@ def test_now_is_this_machines_clock(run: Run, sample_root: Path) -> None:
     before = time.time_ns() // 1_000_000
     rows = run("offsets", sample_root, "--at", "now", "--at", "-1h", "--json").lines
     after = time.time_ns() // 1_000_000
-    now, hour_ago = (row["asked_timestamp"] for row in rows[:2])
+    now, hour_ago = (row["target_timestamp"] for row in rows[:2])
     assert before <= now <= after
     assert now - hour_ago == 3_600_000
 
@@ -119,7 +121,7 @@ def test_now_is_this_machines_clock(run: Run, sample_root: Path) -> None:
 def test_times_can_be_relative_to_the_newest_record(run: Run, sample_root: Path) -> None:
     rows = run("offsets", sample_root, "--topic", "up-0", "--at", "now", "--at", "-1s",
                "--relative-to", "newest", "--json").lines
-    assert [row["asked_timestamp"] for row in rows] == [1500000054034, 1500000053034]
+    assert [row["target_timestamp"] for row in rows] == [1500000054034, 1500000053034]
     assert rows[0]["offset"] == 79
 
 
@@ -175,7 +177,7 @@ def test_special_timestamps_can_be_given_by_name_or_number(
     for at in (written, timestamp):
         (row,) = run("offsets", sample_root, "--topic", "up-0", "--at", at, "--json").lines
         offset = {-1: 80, -2: 0, -3: 79, -4: 0, -5: None, -6: None}[timestamp]
-        assert (row["asked_timestamp"], row["offset"], row["error"]) == (timestamp, offset, None)
+        assert (row["target_timestamp"], row["offset"], row["error"]) == (timestamp, offset, None)
         assert row["timestamp"] == (1500000054034 if timestamp == -3 else None)
 
 
@@ -213,7 +215,7 @@ def test_committed_offsets_are_found_with_isolation(run: Run, golden_case: Any) 
         at = [option for time in times for option in ("--at", time)]
         rows = run("offsets", golden_case.logs, "--topic", name, "--json", "--isolation",
                    "read_committed", *at).lines
-        found = {row["asked_timestamp"]: row["offset"] for row in rows}
+        found = {row["target_timestamp"]: row["offset"] for row in rows}
         assert found == {
             time: min((record[0] for record in records if record[1] >= time), default=None)
             for time in times

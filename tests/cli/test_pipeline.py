@@ -87,7 +87,7 @@ def test_in_place_needs_confirmation_or_yes(
 ) -> None:
     calls = faked([])
     ran = run("pipeline", sample_copy, "--out", tmp_path / "out", "--in-place")
-    assert_one_sentence(ran, "needs --yes")
+    assert_one_sentence(ran, "add --yes")
     assert calls == []
     ran = run("pipeline", sample_copy, "--out", tmp_path / "out", "--in-place", "--yes")
     assert ran.code == 0

@@ -15,7 +15,7 @@ COMMANDS = {
     "predict": (["predict"], "predicting", "a broker of 4.2 and"),
     "compare": (["compare", "--summary"], "comparing", "lookups: legacy answers"),
     "retention": (["retention"], "checking retention", "would be deleted"),
-    "offsets": (["offsets", "--at", "2017-07-14T02:40:30Z"], "times", "up-0"),
+    "offsets": (["offsets", "--at", "2017-07-14T02:40:30Z"], "looking up times", "up-0"),
     "lag": (["lag", "--offsets", "billing:up:0:3"], "reading", "committed offset"),
     "latency": (["latency"], "reading", "no latency is known"),
     "ls": (["ls"], "listing", "newest record"),

@@ -64,7 +64,7 @@ def test_without_a_terminal_nothing_is_changed_without_yes(
 ) -> None:
     before = files_of(sample_copy)
     ran = run("reindex", sample_copy, "--in-place")
-    assert_one_sentence(ran, "nothing was changed", "--in-place needs --yes")
+    assert_one_sentence(ran, "nothing was changed", "add --yes to --in-place")
     assert ran.out == ""
     ran = run("reindex", sample_copy)
     assert (ran.code, ran.out) == (0, run("reindex", sample_copy, "--dry-run").out)

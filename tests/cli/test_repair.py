@@ -119,7 +119,7 @@ def test_a_file_that_is_not_regular_is_named_and_the_rest_is_repaired(
 def test_wrong_arguments_are_one_sentence(run: Run, damaged: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("repair", damaged, "--on-corrupt", "best"), "best")
     assert_one_sentence(run("repair", damaged, "--on-corrupt", "best", "--dry-run"), "best")
-    assert_one_sentence(run("repair", damaged, "--on-corrupt", "skip", "--in-place"), "needs --yes")
+    assert_one_sentence(run("repair", damaged, "--on-corrupt", "skip", "--in-place"), "add --yes")
     ran = run("repair", damaged, "--on-corrupt", "skip", "--yes")
     assert_one_sentence(ran, "--yes needs --in-place")
 

@@ -14,7 +14,7 @@ from kafkastore.formats.indexes import index_growth, transaction_index
 from kafkastore.formats.indexes.entries import TimestampOffset
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
-from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.log_file import LARGEST_READ, LogFile
 from kafkastore.segment.recovery import rebuild_indexes
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
@@ -351,10 +351,11 @@ def test_an_offset_is_found_from_any_position_before_it(open_log):
 
 def test_two_readers_of_a_log_do_not_disturb_each_other(open_log):
     """FileRecordsTest.testIterationDoesntChangePosition."""
-    log = open_log(*(Batch((Row(i, -1, None, value),)) for i, value in enumerate(VALUES)))
-    pairs = zip(log.batches(first_read=70), log.batches(), strict=True)
+    values = [value * (LARGEST_READ // 8) for value in VALUES]  # two batches a read
+    log = open_log(*(Batch((Row(i, -1, None, value),)) for i, value in enumerate(values)))
+    pairs = zip(log.batches(), log.batches(), strict=True)
     found = [[record.value for batch in pair for record in batch.records()] for pair in pairs]
-    assert found == [[value, value] for value in VALUES]
+    assert found == [[value, value] for value in values]
 
 
 def test_a_log_is_read_from_its_second_batch_on(open_log):

@@ -254,6 +254,32 @@ def test_a_marker_has_version_kind_and_coordinator():
     assert (record.key.hex(), record.value.hex()) == ("00000000", "000000000003")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("leader_epoch", 2**31), ("producer_id", 2**63), ("producer_epoch", -(2**15) - 1),
+        ("base_sequence", 2**31), ("log_append_time", 2**63), ("delete_horizon_ms", -(2**63) - 1),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused_by_its_name(field, value):
+    with pytest.raises(ArgumentValueError) as refusal:
+        build_batch([Row(0, NOW)], **{field: value})
+    assert refusal.value.argument == field
+
+
+def test_a_marker_s_coordinator_epoch_that_does_not_fit_is_refused_by_its_name():
+    with pytest.raises(ArgumentValueError) as refusal:
+        build_end_transaction_marker(7, NOW, 5, 1, is_commit=False, coordinator_epoch=2**31)
+    assert refusal.value.argument == "coordinator_epoch"
+
+
+@pytest.mark.parametrize("row", [Row(2**63, NOW), Row(1, 2**63), Row(1, -(2**63) - 1)])
+def test_a_record_whose_offset_or_timestamp_does_not_fit_is_refused(row):
+    with pytest.raises(RecordValueError) as refusal:
+        build_batch([Row(0, NOW), row])
+    assert refusal.value.offset == row.offset
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_a_batch_that_compaction_emptied_keeps_its_header_and_has_no_codec(codec):
     data = build_batch((), codec=codec, base_offset=10, last_offset=15, max_timestamp=999)

@@ -174,9 +174,9 @@ def test_answers_are_those_of_the_lookups(places):
     times = InventoryJob(5).run((place,)).times
     answers = AnswersJob(NOW).run(AskedPartition(place, times))
     assert answers.error is None
-    assert tuple(row.asked_timestamp for row in answers.rows) == times
+    assert tuple(row.target_timestamp for row in answers.rows) == times
     for row in answers.rows:
-        timestamp = row.asked_timestamp
+        timestamp = row.target_timestamp
         (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, timestamp, 1, NOW) or [None]
         assert row.legacy == legacy
         for found, rules in (

@@ -219,7 +219,7 @@ def test_a_summary_counts_its_rows_and_summaries_can_be_added(tmp_path):
         (None, None), (0, 2), (0, 1), (1, 0), (1, 0),
     ]
     assert found == ComparisonSummary(
-        times=5, unanswered=1, redelivering=2, missing=2, redelivered=2, missed=3,
+        times=5, unanswered_times=1, too_low=2, too_high=2, redelivered=2, missed=3,
         most_redelivered=1, most_missed=2, broker_differs=0,
     )
     parts = [
@@ -237,7 +237,7 @@ def test_a_table_has_the_rows_of_all_partitions(golden):
         {
             "topic": log.topic,
             "partition": log.partition,
-            "asked_timestamp": row.target_timestamp,
+            "target_timestamp": row.target_timestamp,
             "legacy": row.legacy,
             "broker": None if row.broker is None else row.broker.offset,
             "correct": None if row.correct is None else row.correct.offset,

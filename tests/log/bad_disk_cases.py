@@ -138,7 +138,7 @@ def test_a_checkpoint_that_can_t_be_read_counts_as_damaged(logs, disk, name):
     is_start = name == "log-start-offset-checkpoint"
     with pytest.warns(UnknownLogStartWarning) if is_start else nullcontext():
         assert (log.log_start_offset, log.recovery_point) == (0, 0)
-    (damaged,) = log.log_dir.damaged_checkpoints
+    (damaged,) = log.log_dir.corrupt_checkpoints
     assert (damaged.error.path, damaged.error.position) == (logs / name, 0)
 
 

@@ -229,7 +229,7 @@ def test_the_log_start_is_that_of_the_checkpoint_or_of_the_first_segment(
     assert found.source is source
     assert [record.offset for record in log.records()] == list(range(start, 9))
     assert (found.error is not None) == is_damaged
-    damaged = [each.path for each in log.log_dir.damaged_checkpoints]
+    damaged = [each.path for each in log.log_dir.corrupt_checkpoints]
     assert damaged == [logs / LOG_STARTS] * is_damaged
 
 
@@ -243,7 +243,7 @@ def test_a_damaged_recovery_point_file_is_0_as_for_a_broker(logs, data, wanted):
         (logs / RECOVERY_POINTS).write_bytes(data)
     log = kafkastore.open(logs)["t-0"]
     assert log.recovery_point == wanted
-    assert len(log.log_dir.damaged_checkpoints) == (wanted == 0)
+    assert len(log.log_dir.corrupt_checkpoints) == (wanted == 0)
 
 
 #: Requested high watermarks, the checkpoint, what is found for offsets 3 to 9, and its source.
@@ -283,7 +283,7 @@ def test_a_corrupt_high_watermark_is_an_error_only_if_requested(logs):
     with pytest.raises(CorruptCheckpointError) as caught:
         log.explain_bounds("checkpoint")
     assert caught.value.path == logs / HIGH_WATERMARKS
-    assert [each.path.name for each in log.log_dir.damaged_checkpoints] == [HIGH_WATERMARKS]
+    assert [each.path.name for each in log.log_dir.corrupt_checkpoints] == [HIGH_WATERMARKS]
 
 
 @pytest.mark.parametrize("choice", ["", "log_end", None, 3.5, True])

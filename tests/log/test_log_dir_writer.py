@@ -16,6 +16,7 @@ from kafkastore.errors import (
     CorruptCheckpointError,
     InvalidConfigError,
     LogWouldBeCutError,
+    OutOfOrderAppendError,
     OutOfOrderSequenceError,
     WriterFailedError,
 )
@@ -112,7 +113,7 @@ def test_only_one_writer_at_a_time_in_this_process_or_another(root):
         other = subprocess.run(
             [sys.executable, "-c", script, str(root)], check=False, capture_output=True, text=True
         )
-        assert "ChangeRefusedError" in other.stderr
+        assert "DirectoryInUseError" in other.stderr
     open_dir(root).close()
 
 
@@ -390,7 +391,7 @@ def test_checkpoints_of_partitions_that_are_not_opened_are_kept(root):
     assert (root / MARKER).exists()
 
 
-def test_damaged_checkpoints_report_nothing(root):
+def test_corrupt_checkpoints_report_nothing(root):
     write_some(root)
     (root / MARKER).unlink()
     for name in ("recovery-point", "log-start", "replication"):
@@ -504,3 +505,21 @@ def test_a_checkpoint_leaves_the_snapshots_that_a_broker_leaves(root, version):
 def snapshots(partition):
     """The offsets at which there are producer snapshots."""
     return sorted(int(path.stem) for path in partition.glob("*.snapshot"))
+
+
+def test_all_writers_are_closed_even_if_one_can_t_be(root, monkeypatch):
+    log_dir = open_dir(root)
+    writers = [log_dir.writer("t", number) for number in range(3)]
+    for writer in writers:
+        writer.append_records(new_records(1))
+    closed = []
+
+    def close(writer):
+        closed.append(writer)
+        if writer is writers[0]:
+            raise OutOfOrderAppendError("an entry of the index")
+
+    monkeypatch.setattr(type(writers[0]), "close", close)
+    with pytest.raises(OutOfOrderAppendError):
+        log_dir.close()
+    assert closed == writers

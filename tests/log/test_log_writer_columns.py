@@ -109,3 +109,29 @@ def test_nulls_below_a_null_list_of_headers_do_not_count(writer):
     headers = pa.ListArray.from_arrays(pa.array([0, 1]), pairs, mask=pa.array([True]))
     writer.append_columns(pa.table({"value": [b"v"], "headers": headers}))
     assert [row[3:] for row in records(writer)] == [(b"v", ())]
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        None,
+        pa.array([0.0, 1.0]),
+        pa.array([0, None]),
+        pa.array([0, 1], pa.timestamp("ms")),
+        pa.array(["0", "1"]),
+        pa.array([0, 2**63], pa.uint64()),
+    ],
+    ids=["missing", "floats", "nulls", "timestamps", "strings", "too large"],
+)
+def test_offsets_to_keep_are_integers_without_nulls(writer, offsets):
+    columns = {"value": [b"a", b"b"]} | ({} if offsets is None else {"offset": offsets})
+    with pytest.raises(InvalidColumnError) as refused:
+        writer.append_columns(pa.table(columns), keep_offsets=True)
+    assert refused.value.column == "offset"
+    assert writer.log_end_offset == 0
+
+
+def test_offsets_to_keep_may_be_smaller_integers(writer):
+    table = pa.table({"value": [b"a", b"b"], "offset": pa.array([3, 5], pa.uint16())})
+    writer.append_columns(table, keep_offsets=True)
+    assert [row[0] for row in records(writer)] == [3, 5]

@@ -3,6 +3,7 @@
 import pytest
 
 from kafkastore.errors import (
+    CorruptIndexError,
     OffsetOutOfRangeError,
     OffsetOverflowError,
 )
@@ -298,3 +299,18 @@ def test_a_truncation_restores_aborted_transactions_epochs_and_producers(open_wr
     again._sequence = 1
     again.send(FIRST_TIMESTAMP)
     assert writer.last_stable_offset == end
+
+
+def test_retention_that_can_t_be_computed_does_not_end_the_writer(open_writer, monkeypatch):
+    writer = open_writer(segment_bytes=3 * ONE)
+    append_one(writer)
+
+    def refuse(local):
+        raise CorruptIndexError("the index is too large")
+
+    monkeypatch.setattr(type(writer._log.local), "segment_facts", refuse)
+    with pytest.raises(CorruptIndexError):
+        writer.delete_old_segments()
+    assert not writer.has_failed
+    append_one(writer)
+    assert offsets(writer) == [0, 1]

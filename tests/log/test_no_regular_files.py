@@ -89,7 +89,7 @@ def test_a_checkpoint_that_is_not_a_regular_file_counts_as_corrupt(tmp_path, nam
     (root / name).unlink(missing_ok=True)
     KINDS[kind](root / name)
     store = kafkastore.open(root)
-    (damaged,) = store.log_dirs[0].damaged_checkpoints
+    (damaged,) = store.log_dirs[0].corrupt_checkpoints
     assert isinstance(damaged.error, CorruptCheckpointError)
     assert damaged.error.path == root / name
     is_start = name == "log-start-offset-checkpoint"

@@ -1,6 +1,7 @@
 """Reading past corrupt bytes skips exactly what `repair --on-corrupt skip` removes."""
 
 import shutil
+import struct
 import tempfile
 import warnings
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from models.iteration import until_error
 from models.log_directory import Log, Segment
-from models.record_format import GZIP, Batch, Row
+from models.record_format import GZIP, Batch, Row, with_right_crc
 from models.record_strategies import bounded, logs
 from models.refused import refused
 
@@ -337,3 +338,16 @@ def test_a_batch_after_corrupt_bytes_is_found_by_an_offset_within_it(tmp_path):
     assert [record.offset for record in found] == [2]
     answer = log.offset_for_timestamp(9, on_corrupt="skip", skipped=[])
     assert (answer.timestamp, answer.offset) == (9, 2)
+
+
+def test_a_record_outside_the_offsets_of_its_batch_is_found_past_corrupt_bytes(tmp_path):
+    first = Batch((Row(0, 5), Row(1, 6)))
+    wrong = bytearray(Batch((Row(10, 20), Row(60, 30)), leader_epoch=3).data)
+    wrong[23:27] = struct.pack(">i", 2)  # the last offset delta
+    corrupt = bytearray(first.data)
+    corrupt[-1] ^= 1
+    tail = bytes(corrupt) + with_right_crc(bytes(wrong))
+    root = Log((Segment(0, (), tail=tail),)).write(tmp_path / "logs")
+    found = kafkastore.open(root)["t-0"]
+    answer = found.offset_for_timestamp(30, on_corrupt="skip", skipped=[])
+    assert (answer.timestamp, answer.offset, answer.leader_epoch) == (30, 60, 3)

@@ -181,3 +181,14 @@ def write_twenty(root):
             log_dir.writer("t", number).append_records([record])
     for path in root.glob("t-*/*.timeindex"):
         path.unlink()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stop_iteration_in_the_work_does_not_end_the_results(threads):
+    def work(number):
+        return next(iter(() if number == 2 else (number,)))
+
+    found = ParallelMap(work, range(5), threads, "test")
+    assert [next(found), next(found)] == [0, 1]
+    with pytest.raises(RuntimeError):
+        next(found)

@@ -1,6 +1,7 @@
 """Reading one partition from Python: records and batches between offsets."""
 
 import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,12 @@ from models.record_format import GZIP, ZSTD, Batch, Row, emptied, marker, messag
 from models.record_strategies import bounded, logs
 
 import kafkastore
-from kafkastore import CorruptBatchError, TopicPartition, UnsupportedFormatError
+from kafkastore import (
+    CorruptBatchError,
+    CorruptionError,
+    TopicPartition,
+    UnsupportedFormatError,
+)
 from kafkastore.errors import (
     ChecksumError,
     DecompressedSizeError,
@@ -266,3 +272,27 @@ def test_a_missing_directory_is_one_clear_error(opened):
     found.path.rmdir()
     with pytest.raises(NotALogDirectoryError):
         list(found.records())
+
+
+def test_an_error_that_is_kept_gathers_no_traceback(opened):
+    corrupt = bytearray(numbered(1)[0].data)
+    corrupt[26] ^= 0x08
+    log = opened(Log((Segment(0, numbered(0), tail=bytes(corrupt)), Segment(5, numbered(5)))))
+    (log.path / f"{5:020}.log").write_bytes(numbered(5)[0].data + b"no batch follows at this byte")
+
+    def lengths(ask):
+        for _ in range(3):
+            try:
+                ask()
+            except CorruptionError as error:
+                yield len(traceback.extract_tb(error.__traceback__))
+
+    for ask in (
+        lambda: log.log_end_offset,
+        log.end_offset,
+        lambda: log.offset_for_timestamp(60),
+        log.segments[0].largest_record_timestamp,
+    ):
+        found = list(lengths(ask))
+        assert len(found) == 3
+        assert len(set(found[1:])) == 1

@@ -141,6 +141,26 @@ def test_a_corrupt_segment_is_skipped_and_reported(tmp_path):
     assert all(each.reason for each in (*unconverted, *other_epoch.unconverted))
 
 
+def test_a_segment_with_an_index_that_can_t_be_replaced_is_skipped_whole(tmp_path):
+    new = [Batch((Row(0, 5),), leader_epoch=epoch) for epoch in (4, 4, 6)]
+    log = in_a_row([*TEN[:3], *new, *TEN])
+    first, second = log[:6], log[6:]
+    root = write(tmp_path, Segment(0, tuple(first)).indexed(), Segment(6, tuple(second)).indexed())
+    (partition,) = kafkastore.open(root)
+    index = partition.segments[0].offset_index_path
+    index.rename(tmp_path / "index")
+    index.symlink_to(tmp_path / "index")
+    before, records = contents(partition.path, f"{0:020}.*"), records_of(root)
+    plan = plan_convert(root)
+    assert [each.path for each in plan.unconverted] == [f"{partition.path.name}/{0:020}.log"]
+    assert not [each.path for each in plan.changes if f"{0:020}" in each.path]
+    kafkastore.apply(plan)
+    assert contents(partition.path, f"{0:020}.*") == before
+    assert records_of(root) == records
+    (partition,) = kafkastore.open(root)
+    assert [tuple(each) for each in partition.leader_epochs] == [(0, 6)]
+
+
 def test_only_chosen_partitions_are_converted(tmp_path):
     root = write(tmp_path, Segment(0, tuple(in_a_row(TEN))).indexed())
     (partition,) = kafkastore.open(root)

@@ -10,6 +10,7 @@ from changes.faults import Crash, CrashingFileSystem, count_calls
 from kafkastore.migration import plan, survey
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
+from models.record_strategies import in_a_row
 from models.refused import change_refused
 
 import kafkastore
@@ -422,3 +423,17 @@ def test_twelve_zero_bytes_are_an_entry_only_if_the_log_begins_at_timestamp_0(tm
     )
     found = by_path(survey(Log(segments, is_clean=True).write(tmp_path / "logs")))
     assert [segment.time_index for segment in found.values()] == ["present", "zeros", "zeros"]
+
+
+def test_a_zero_time_index_of_a_corrupt_log_does_not_hide_the_partition(tmp_path):
+    batches = in_a_row([Batch((Row(0, 7),))] * 2)
+    corrupt = bytearray(batches[1].data)
+    corrupt[-1] ^= 1
+    segments = (Segment(0, tuple(batches[:1]), tail=bytes(corrupt)), Segment(2, tuple(batches)))
+    root = Log(segments).write(tmp_path / "logs")
+    (root / "t-0" / f"{0:020}.timeindex").write_bytes(bytes(12))
+    found = survey(root)
+    (partition,) = found.partitions
+    first, _ = partition.segments
+    assert first.scan.problem is not None
+    assert first.time_index == "zeros"

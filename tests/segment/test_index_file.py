@@ -509,3 +509,14 @@ def test_every_index_of_every_broker_reads_as_its_own_tool_prints_it(golden_case
                     assert len(entries) - len(printed) <= 1
                     entries = entries[: len(printed)]
                 assert entries == printed, name
+
+
+def test_an_entry_that_the_hole_begins_in_is_read_by_all(write):
+    """4096 is no multiple of an entry's 12 bytes."""
+    entries = [(1000 + slot, BASE_OFFSET + slot) for slot in range(1 << 10)]
+    data = time_index.pack(entries, BASE_OFFSET)[: 2 * 4096]
+    path = write(TimeIndex, data, 10 * MEBIBYTE // 12 * 12 - len(data), hole=True)
+    with TimeIndex.open(path) as index:
+        slots = -(-len(data) // 12)
+        assert index.used_entry_count == slots
+        assert last_time_entry(path, BASE_OFFSET, with_padding=False) == index.last_entry

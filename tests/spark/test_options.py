@@ -179,6 +179,7 @@ def test_columns_are_named_by_commas():
         ({"startingOffsets": '{"t": {"0": -3}}'}, "value", ["startingOffsets"]),
         ({"startingOffsets": '{"t": {"0": 1.5}}'}, "value", ["startingOffsets"]),
         ({"startingOffsets": '{"t": [1]}'}, "value", ["startingOffsets"]),
+        ({"startingOffsets": "[" * 100_000}, "value", ["startingOffsets"]),
         ({"startingOffsets": "earlist"},
          "value", ["startingOffsets"]),
         ({"startingOffsetsByTimestamp": "now"}, "value", ["startingOffsetsByTimestamp"]),

@@ -120,7 +120,7 @@ def test_legacy_answers_are_those_of_the_broker(empty, golden, version):
     for name, partition in answers["partitions"].items():
         key = kafkastore_partition(name)
         for answered in (store(empty, version).before, store(empty, version).after):
-            found = {row.asked_timestamp: row.legacy for row in answered[key]}
+            found = {row.target_timestamp: row.legacy for row in answered[key]}
             for row in partition["list_offsets_v0"]:
                 time = row["timestamp"]
                 if time < 0 or now[0] <= time < now[1] or row["max_num_offsets"] != 1:
@@ -136,7 +136,7 @@ def test_answers_after_an_empty_migration_are_those_of_the_upgraded_broker(empty
     compared = 0
     for name, partition in answers["partitions"].items():
         found = {
-            row.asked_timestamp: row.broker
+            row.target_timestamp: row.broker
             for row in store(empty, version).after[kafkastore_partition(name)]
         }
         for row in partition["list_offsets"]:
@@ -179,11 +179,11 @@ def test_after_the_migration_there_are_no_findings_and_lookups_are_right(auto):
     assert set(summary) == set(VERSIONS)
     for name, row in summary.items():
         assert row.findings_after == 0
-        assert row.after.broker == row.after.asked > 0
+        assert row.after.broker == row.after.times > 0
         assert row.records == sum(
             1 for log in kafkastore.open(store(result, name).path) for _ in log.records()
         )
-    assert summary["0.10.0.1"].before.broker < summary["0.10.0.1"].before.asked
+    assert summary["0.10.0.1"].before.broker < summary["0.10.0.1"].before.times
     assert summary["0.10.0.1"].findings_before > 0
 
 
@@ -237,7 +237,7 @@ def test_result_json_equals_the_result(auto):
     assert read["stores"][0]["summary"]["records"] == result.stores[0].records
     partition, surveyed = read["stores"][0]["partitions"][0], result.stores[0].partitions[0]
     row = partition["answers_after"][0]
-    assert set(row) >= {"asked_timestamp", "legacy", "kip_33", "broker", "correct"}
+    assert set(row) >= {"target_timestamp", "legacy", "kip_33", "broker", "correct"}
     bounds = ("log_start_offset", "log_end_offset", "readable_end")
     assert list(InventoryJob().rows(surveyed)) == [
         {name: partition[name] for name in bounds} | segment for segment in partition["segments"]
@@ -449,7 +449,7 @@ def test_a_corrupt_partition_is_a_problem_and_the_others_complete(
     (problem,) = each.problems
     assert (problem.whose, problem.error.type) == ("up-0", "ChecksumError")
     assert problem.error.path == f"up-0/{segments[1].name}"
-    assert (each.summary().damaged, each.summary().not_asked) == (1, 1)
+    assert (each.summary().corrupt_partitions, each.summary().partitions_without_answers) == (1, 1)
     assert ("up", 0) not in each.before
     readable = {
         TopicPartition(row.place.topic, row.place.partition): row.records

@@ -130,12 +130,13 @@ def test_a_corrupt_partition_is_shown_as_such_and_as_not_queried(golden, writabl
     store = damaged(writable_copy(golden("0.10.0.1", "upgrade", "answers").logs))
     assert len(store.after) == 3
     summary = store.summary()
-    assert (summary.partitions, summary.damaged, summary.not_asked) == (4, 1, 1)
+    assert (summary.partitions, summary.corrupt_partitions) == (4, 1)
+    assert summary.partitions_without_answers == 1
     text = re.sub(r"\s+", " ", " ".join(page_of(result_with(store)).text))
-    assert "1 damaged" in text
+    assert "1 corrupt" in text
     assert "1 partition without lookups" in text
     assert "3 of 4" in text
-    assert "up-1 damaged" in text
+    assert "up-1 corrupt" in text
 
 
 def test_percentages_are_of_lookups_before_and_of_lookups_after(golden):
@@ -146,9 +147,9 @@ def test_percentages_are_of_lookups_before_and_of_lookups_after(golden):
         key: rows for key, rows in store.after.items() if key != TopicPartition("up", 0)
     }
     before, after = store.summary().before, store.summary().after
-    assert before.asked > after.asked
-    assert store.summary().not_asked == 1
-    shares = [100 * each.broker / each.asked for each in (before, after)]
+    assert before.times > after.times
+    assert store.summary().partitions_without_answers == 1
+    shares = [100 * each.broker / each.times for each in (before, after)]
     text = re.sub(r"\s+", " ", " ".join(page_of(result_with(store)).text))
     assert f"{shares[0]:.1f} → {shares[1]:.1f}" in text
 
@@ -315,9 +316,9 @@ def test_of_many_answers_those_that_differ_are_shown_in_order():
         )
     store.before = store.after
     tables = answer_tables(store, most=1)
-    assert [(each.name, each.asked, each.differing) for each in tables] == [("t-2", 1000, 20)]
+    assert [(each.name, each.times, each.differing) for each in tables] == [("t-2", 1000, 20)]
     (table,) = tables
-    stamps = [after.asked_timestamp for _, after in table.rows]
+    stamps = [after.target_timestamp for _, after in table.rows]
     assert len(stamps) == MOST_ANSWERS
     assert stamps == sorted(stamps)
     assert {at for at in range(1000) if at % 50 == 2} <= set(stamps)

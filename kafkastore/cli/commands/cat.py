@@ -151,7 +151,7 @@ def command(
 def _form(form: str | None, as_json: bool, output: Path | None) -> str:
     """Return the output format that the options request."""
     if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {form} contradict each other")
+        raise click.UsageError(f"--json and --format {form} cannot be combined")
     suffix = "" if output is None else output.suffix.lower()
     chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
     is_shown = output is None or (is_stdout(output) and sys.stdout.isatty())

@@ -109,10 +109,15 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
         for _, entry in ordered:
             write_json(entry)
     elif not entries and not unreadable:
-        print("no undo area found next to the directory; elsewhere: --undo-dir")
+        given = ", ".join(map(str, paths))
+        if undo_dir is None:
+            found_none = f"next to {given}; give --undo-dir DIR if it is elsewhere"
+        else:
+            found_none = f"in {undo_dir} for {given}"
+        print_text(f"no undo area found {found_none}")
     elif entries:
         print_table(
-            ["undo area", "job", "state", "since", "files", "kept"],
+            ["undo area", "job", "phase", "since", "files", "kept"],
             (
                 [
                     str(area),

@@ -28,7 +28,7 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
 from kafkastore.jobs.job import skipped_column, skipped_rows
 from kafkastore.legacy import ComparisonSummary, summarize
-from kafkastore.lookup.rules import CORRECT, LEGACY
+from kafkastore.lookup.rules import CORRECT, KIP_33, LEGACY
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES
 from kafkastore.versions import NEWEST_VERSION
@@ -42,7 +42,7 @@ _DRAWINGS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 
 
 def _check_rules(context: click.Context, parameter: click.Parameter, name: str) -> str:
-    if name in ("all", CORRECT, LEGACY):
+    if name in ("all", CORRECT, KIP_33, LEGACY):
         raise click.BadParameter(f"rules must be a Kafka version with time indexes, got {name}")
     return check_rules(name)
 
@@ -142,7 +142,7 @@ def command(
 
 
 def _check_form(form: str | None, output: Path | None, is_other: bool) -> None:
-    """Refuse contradicting options for an Arrow or Parquet file."""
+    """Refuse incompatible options for an Arrow or Parquet file."""
     if form is not None and output is None:
         raise click.UsageError(f"--format {form} needs a file: -o FILE")
     if form is None and output is not None:
@@ -155,7 +155,7 @@ def _check_plot(path: Path) -> Literal["svg", "png"]:
     """Return the image format of a plot."""
     drawing = _DRAWINGS.get(path.suffix)
     if drawing is None:
-        raise click.UsageError(f"--plot writes .svg or .png, and {path} is neither")
+        raise click.UsageError(f"--plot must end in .svg or .png, got {path}")
     if find_spec("matplotlib") is None:
         raise click.ClickException("--plot needs matplotlib; install it: pip install matplotlib")
     return drawing
@@ -202,7 +202,7 @@ def _print_rows(call: StoreCall, compared: Compared, rules: str) -> ComparisonSu
     longest = max((len(str(each)) for each in call.selection.topic_partitions), default=0)
     table = StreamedTable(
         partition=-max(longest, len("partition")),
-        asked=-len(call.format_time(0)),
+        time=-len(call.format_time(0)),
         legacy=10,
         **{rules: 10},
         correct=10,
@@ -211,10 +211,10 @@ def _print_rows(call: StoreCall, compared: Compared, rules: str) -> ComparisonSu
     )
     for topic_partition, each in compared:
         for row in comparison_rows(each.compared):
-            asked, *offsets, redelivered, missed = row.values()
+            target, *offsets, redelivered, missed = row.values()
             table.add(
                 topic_partition,
-                call.format_time(asked),
+                call.format_time(target),
                 *("none" if offset is None else offset for offset in offsets),
                 *("-" if count is None else f"{count:,}" for count in (redelivered, missed)),
             )
@@ -229,7 +229,7 @@ def _print_summaries(compared: Compared, rules: str) -> ComparisonSummary:
         total = total.combined(found)
         rows.append([str(topic_partition), *(f"{number:,}" for number in found)])
     columns = [
-        "times", "unanswered", "redelivering", "missing", "redelivered", "missed",
+        "times", "unanswered", "too low", "too high", "redelivered", "missed",
         "most redelivered", "most missed", f"{rules} wrong",
     ]
     print_table(["partition", *columns], rows, right=",".join(columns))
@@ -240,7 +240,7 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
     print(
         f"{format_count(total.times, 'lookup')}: legacy answers redeliver "
         f"{format_count(total.redelivered, 'record')}, miss {total.missed:,} and find nothing for "
-        f"{total.unanswered:,}; {rules} differs from correct for {total.broker_differs:,}"
+        f"{total.unanswered_times:,}; {rules} differs from correct for {total.broker_differs:,}"
     )
 
 

@@ -91,9 +91,10 @@ def _dump_for(path: Path) -> Callable[[Path, DumpOptions], int]:
     if not path.exists() and not path.is_symlink():
         raise NotDecodedError(f"{path} does not exist; check the path")
     if file is None:
+        *others, last = DUMPS_BY_SUFFIX
         raise NotDecodedError(
             f"{path} is not named like a file of a log directory (00000000000000000042.log, "
             f".index or .timeindex, {', '.join(DUMPS_BY_NAME)}); "
-            f"copy it to a name of its kind"
+            f"copy it to a name that ends in {', '.join(others)} or {last}"
         )
     return DUMPS_BY_SUFFIX[file.type_suffix]

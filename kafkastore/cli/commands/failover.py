@@ -37,8 +37,8 @@ from kafkastore.use_cases.latency import Latency
     type=click.Choice(["create-time", "log-append-time"]),
     default="create-time",
     show_default=True,
-    help="create-time: the earliest record that was not consumed. log-append-time: the append time "
-    "at the position, minus the largest latency.",
+    help="create-time: the earliest unread record. log-append-time: the append time at the "
+    "position, minus the largest latency.",
 )
 @click.option(
     "--largest-latency", "largest_latency_ms", callback=parse_duration, metavar="DURATION",
@@ -47,7 +47,7 @@ from kafkastore.use_cases.latency import Latency
 )
 @click.option(
     "--latency-from", type=ANY_PATH, metavar="PATH",
-    help="Take the largest latency of the same topic in these directories.",
+    help="Use the largest latency of the same topic in the log directory PATH.",
 )
 @click.option(
     "--clock-skew", "clock_skew_ms", callback=parse_duration, default="0", metavar="DURATION",
@@ -55,7 +55,7 @@ from kafkastore.use_cases.latency import Latency
 )
 @click.option(
     "--topic-prefix", default="", metavar="TEXT",
-    help="The prefix of topic names in CLUSTER2, such as MirrorMaker 2's source.",
+    help="The prefix of topic names in CLUSTER2, such as 'source.' with MirrorMaker 2.",
 )
 @click.option(
     "--check/--no-check", default=True, show_default=True,
@@ -99,7 +99,7 @@ def command(
         committed, store, target, topic_prefix=topic_prefix, is_weighed=call.is_weighed
     )
     unmoved: list[str] = []
-    with call.executor("moving", is_streamed=False) as runner:
+    with call.executor("translating", is_streamed=False) as runner:
         job = FailoverJob(
             by,
             largest_latency_ms,
@@ -134,7 +134,7 @@ def _check_latency_options(
             "a latency needs --by log-append-time"
         )
     if largest_latency_ms is not None and latency_from is not None:
-        raise click.UsageError("--largest-latency and --latency-from contradict each other")
+        raise click.UsageError("--largest-latency and --latency-from cannot be combined")
 
 
 def _moved(
@@ -234,12 +234,12 @@ def _print_checks(checks: Sequence[FailoverCheck]) -> None:
     lost, twice = (sum(getattr(each, name) for each in checks) for name in ("lost", "duplicates"))
     if unread and not found:
         print(
-            f"none of {format_count(unread, 'record')} that were not consumed is in cluster 2: "
+            f"none of {format_count(unread, 'unread record')} is in cluster 2: "
             "nothing could be checked"
         )
     else:
         print(
-            f"cluster 2 has {found:,} of {format_count(unread, 'record')} that were not consumed: "
+            f"cluster 2 has {found:,} of {format_count(unread, 'unread record')}: "
             f"{f'{lost:,} would be lost' if lost else 'none is lost'}; {twice:,} are consumed twice"
         )
     unmatched = sum(each.unmatched for each in checks)

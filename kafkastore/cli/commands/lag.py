@@ -108,7 +108,7 @@ def read_committed_offsets(
 def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
     print_table(
         ["group", "partition", "committed", "log end", "lag (offsets)", "lag (records)",
-         "lag (time)", "first not read", "note"],
+         "lag (time)", "first unread", "note"],
         (
             [
                 each.group or "-",
@@ -131,14 +131,14 @@ def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
     unknown = f", unknown for {len(found) - len(known):,}" if len(known) < len(found) else ""
     print(
         f"{format_count(groups, 'group')}, {format_count(len(found), 'committed offset')}: "
-        f"{format_count(sum(known), 'record')} not read{unknown}"
+        f"{format_count(sum(known), 'unread record')}{unknown}"
     )
 
 
 def _note(found: PartitionLag) -> str:
     """Describe an unusual position of a group; empty for any other."""
     if found.place is OffsetPlace.NO_PARTITION:
-        return "no such partition here"
+        return "the partition is not in PATH"
     notes = []
     if found.place is OffsetPlace.BELOW_START:
         notes.append(

@@ -39,7 +39,7 @@ def command(call: StoreCall, create_time_header: str | None, created_in: Path | 
     latency.
     """
     if create_time_header is not None and created_in is not None:
-        raise click.UsageError("--create-time-header and --created-in contradict each other")
+        raise click.UsageError("--create-time-header and --created-in cannot be combined")
     selection = call.selection
     other = None if created_in is None else open_store(created_in)
     shown: list[Latency] = []

@@ -49,7 +49,7 @@ def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) ->
     print_unfinished_changes(call.paths)
     if offset is not None:
         if call.master is not None:
-            raise click.UsageError("--offset and --spark contradict each other")
+            raise click.UsageError("--offset and --spark cannot be combined")
         _print_place(call.selection.only_log("--offset"), offset, call.as_json)
         return 0
     job, shown = ListJob(segments, quick), []
@@ -89,8 +89,9 @@ def _directories(log_dirs: Sequence[LogDir]) -> Iterator[Row]:
                 "skipped_kind": skipped.kind.value,
                 "reason": skipped.reason,
             }
-        for damaged in log_dir.damaged_checkpoints:
-            yield {"kind": "damaged", "path": str(damaged.path), "error": str(damaged.error)}
+        for corrupt in log_dir.corrupt_checkpoints:
+            path, error = str(corrupt.path), str(corrupt.error)
+            yield {"kind": "corrupt-checkpoint", "path": path, "error": error}
 
 
 def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None:
@@ -120,8 +121,8 @@ def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None
     for line in group_lines(unread, verbose=call.verbose):
         print_text(line)
     for log_dir in log_dirs:
-        for damaged in log_dir.damaged_checkpoints:
-            print_text(f"damaged: {damaged.error}")
+        for corrupt in log_dir.corrupt_checkpoints:
+            print_text(f"corrupt: {corrupt.error}")
 
 
 def _print_partitions(call: StoreCall, rows: Sequence[Row]) -> None:

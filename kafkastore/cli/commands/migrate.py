@@ -214,7 +214,7 @@ def _write_answers(found: MigrationAnswers, root: str) -> None:
         for timestamp, *rest in partition.answers:
             rules, correct, before, after = rest
             write_json({
-                "kind": "answer", **place, "asked_timestamp": timestamp, "rules": rules,
+                "kind": "answer", **place, "target_timestamp": timestamp, "rules": rules,
                 "correct": correct, "before": before, "after": after,
             })
     for each in found.summaries:
@@ -266,7 +266,7 @@ def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
             offsets = (each.correct, each.before, each.after)
             yield [
                 str(partition.topic_partition),
-                format_time(each.timestamp),
+                format_time(each.target_timestamp),
                 ", ".join(brokers),
                 *("none" if offset is None else str(offset) for offset in offsets),
             ]
@@ -275,4 +275,5 @@ def _rows(found: MigrationAnswers) -> Iterable[list[str]]:
 def _print_left_segments(left: Iterable[LeftSegment]) -> None:
     """Print how many segments stay without a time index, and why."""
     for reason, count in Counter(each.reason for each in left).items():
-        print_text(f"not done: {format_count(count, 'segment')}: {_LEFT[reason]}")
+        segments = format_count(count, "segment")
+        print_text(f"not migrated: {segments}: {_LEFT[reason]}; --json lists them")

@@ -152,7 +152,7 @@ def command(
             )
     shown: list[tuple[TopicPartition, TimeOffsets]] = []
     items = call.items(job)
-    with call.executor("times", is_streamed=call.as_json or explain) as runner:
+    with call.executor("looking up times", is_streamed=call.as_json or explain) as runner:
         for _, found in call.readable(job, items, runner):
             answered = [*call.problems.answered(found.topic_partition, found.times)]
             if call.as_json:
@@ -202,7 +202,7 @@ def _without_repetitions(names: Sequence[str]) -> list[str]:
 def _note(found: TimeOffsets) -> str:
     """Describe how answers differ from the correct one; empty if all agree."""
     refused = [f"{each.rules} refuses it" for each in found.answers if each.is_refused]
-    if not found.is_agreed and found.correct is None and found.asked_timestamp >= 0:
+    if not found.is_agreed and found.correct is None and found.target_timestamp >= 0:
         return "no record is at or after this time"
     if found.is_agreed or found.correct is None:
         return ", ".join(refused)
@@ -239,9 +239,9 @@ def _rows(
             yield {**place, **row, **added}
 
 
-def _format_asked(call: StoreCall, asked: int) -> str:
+def _format_target(call: StoreCall, target: int) -> str:
     """Format the requested time, or the name of a special timestamp."""
-    return call.format_time(asked) if asked >= 0 else _SPECIAL_NAMES.get(asked, str(asked))
+    return call.format_time(target) if target >= 0 else _SPECIAL_NAMES.get(target, str(target))
 
 
 def _print_explanations(
@@ -249,7 +249,7 @@ def _print_explanations(
 ) -> None:
     """Print each answer with its explanation, a paragraph for each time."""
     for each in times:
-        print_text(f"{partition} at {_format_asked(call, each.asked_timestamp)}")
+        print_text(f"{partition} at {_format_target(call, each.target_timestamp)}")
         for answer in each.answers:
             if answer.explanation is not None:
                 first, *others = answer.explanation.lines()
@@ -281,11 +281,11 @@ def _print_one_rule(
     call: StoreCall, found: Sequence[tuple[TopicPartition, TimeOffsets]]
 ) -> None:
     print_table(
-        ["partition", "asked", "offset", "timestamp", "time of the record", "epoch"],
+        ["partition", "time", "offset", "timestamp", "time of the record", "epoch"],
         (
             [
                 str(partition),
-                _format_asked(call, each.asked_timestamp),
+                _format_target(call, each.target_timestamp),
                 _offset_of(answer),
                 format_number(answer.timestamp),
                 call.format_time(answer.timestamp),
@@ -303,11 +303,11 @@ def _print_several_rules(
 ) -> None:
     """Print a column of offsets for each set of rules, then the record found."""
     print_table(
-        ["partition", "asked", *rules, "time of the record", "epoch", "note"],
+        ["partition", "time", *rules, "time of the record", "epoch", "note"],
         (
             [
                 str(partition),
-                _format_asked(call, each.asked_timestamp),
+                _format_target(call, each.target_timestamp),
                 *(_offset_of(answer) for answer in each.answers),
                 *_record_of(call, each.answers),
                 _note(each),

@@ -70,7 +70,7 @@ def command(
     HTML report.
     """
     if options.dry_run and resume:
-        raise click.UsageError("--resume cannot be combined with --dry-run")
+        raise click.UsageError("--resume and --dry-run cannot be combined")
     options.check(paths)
     if options.dry_run:
         found: int = click.get_current_context().invoke(
@@ -222,11 +222,11 @@ def _print_result(result: PipelineResult) -> None:
         "a -> b: before and after the migration"
     )
     for row in result.summary():
-        if row.not_asked:
-            partitions = f"{row.not_asked:,} of {format_count(row.partitions, 'partition')}"
+        if count := row.partitions_without_answers:
+            partitions = f"{count:,} of {format_count(row.partitions, 'partition')}"
             print_text(
-                f"{row.store}: no times looked up in {partitions}, {row.damaged:,} corrupt; the "
-                "numbers are of the others"
+                f"{row.store}: no times looked up in {partitions}, {row.corrupt_partitions:,} "
+                "corrupt; the numbers are of the others"
             )
     print_text("", f"report   {result.report}")
     print_text(f"records  {result.records}")
@@ -255,7 +255,7 @@ def _summary_cells(row: SummaryRow) -> list[str]:
 
 
 def _share(agreement: Agreement, rules: str) -> str:
-    return f"{getattr(agreement, rules):,}/{agreement.asked:,}"
+    return f"{getattr(agreement, rules):,}/{agreement.times:,}"
 
 
 def _change(before: str, after: str) -> str:

@@ -13,6 +13,7 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC
 from kafkastore.jobs.predict import PredictionSummary, PredictJob
 
 _TEXT_FOR_ONE = {
@@ -98,11 +99,11 @@ def _lines(each: Prediction) -> Iterator[str]:
     if recovered_segments and each.recovered_from is not None:
         yield (
             f"    recovers {format_count(len(recovered_segments), 'segment')}, from offset "
-            f"{each.recovered_from} on: there is no clean-shutdown marker"
+            f"{each.recovered_from} on: {_why_recovered(each)}"
         )
     elif recovered_segments:
         bases = ", ".join(str(segment.base_offset) for segment in recovered_segments)
-        yield f"    recovers because an index is missing: segment {bases}"
+        yield f"    recovers segment {bases}: an index is missing or fails the broker's check"
     for segment in recovered.segments:
         if segment.cut_bytes:
             yield (
@@ -110,12 +111,12 @@ def _lines(each: Prediction) -> Iterator[str]:
                 f"removes {format_count(segment.cut_bytes, 'byte')}: {segment.reason}"
             )
     reasons: dict[str, list[str]] = {}
-    for name, reason in recovered.deleted.items():
+    for name, (reason, _) in recovered.deleted.items():
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
         yield f"    deletes {_named(names)}: {reason}"
     if recovered.renamed:
-        yield f"    replaces segments with compacted ones: {_named(list(recovered.renamed))}"
+        yield f"    replaces segments with .swap segments: {_named(list(recovered.renamed))}"
     if each.lost_offsets:
         readable = recovered.log_end_offset + each.lost_offsets - recovered.log_start_offset
         yield f"    {each.lost_offsets:,} of {format_count(readable, 'offset')} are lost"
@@ -125,6 +126,13 @@ def _lines(each: Prediction) -> Iterator[str]:
         f"    then has {format_count(len(recovered.segments), 'segment')}, log start offset "
         f"{recovered.log_start_offset}, log end offset {recovered.log_end_offset}"
     )
+
+
+def _why_recovered(each: Prediction) -> str:
+    topic_partition = each.topic_partition
+    if topic_partition is not None and topic_partition.topic == CLUSTER_METADATA_TOPIC:
+        return "a broker recovers the metadata log at every start"
+    return "there is no clean-shutdown marker"
 
 
 def _named(names: Sequence[str]) -> str:

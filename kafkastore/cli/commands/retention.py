@@ -64,7 +64,7 @@ def _parse_retention_ms(
 @click.option("--retention-bytes", metavar="N", help="The same as --config retention.bytes=N.")
 @click.option(
     "--now", "now", default="now", metavar="TIME",
-    help="The broker's current time: ms since 1970, ISO 8601 or -2h. Default: this clock.",
+    help="The broker's current time: ms since 1970, ISO 8601 or -2h. Default: now.",
 )
 @kafka_version_option("The version of the broker.")
 @click.option("--segments", is_flag=True, help="One row for each segment.")
@@ -244,8 +244,7 @@ def _remarks(
 def _doubt(call: StoreCall, segment: SegmentRetention, more: int, later: int) -> str:
     """Describe what is doubtful about a segment's time, and the effect."""
     which = f"segment {segment.base_offset}" + (f" (and of {more:,} more)" if more else "")
-    others = "the one" if later == 1 else f"any of the {later:,}"
-    never = f"neither it nor {others} after it"
+    others = {0: "", 1: " or the later segment"}.get(later, f" or the {later:,} later segments")
     if segment.dated_by is DatedBy.ZEROS:
         newest = "no record has a timestamp"
         if segment.record_timestamp is not None and segment.record_timestamp >= 0:
@@ -259,10 +258,9 @@ def _doubt(call: StoreCall, segment: SegmentRetention, more: int, later: int) ->
             "largest timestamp"
         )
         until = call.format_time(segment.expires_at)
-        kept = f"{never} is deleted" if later else "it is not deleted"
         return (
             f"the {what} of {which}, {call.format_time(segment.largest_timestamp)}, is in the "
-            f"future: by time {kept} before {until}"
+            f"future: retention.ms does not delete it{others} before {until}"
         )
     meant = (
         f"the largest timestamp of {which}, {segment.largest_timestamp}, is in {segment.doubt}, if "
@@ -271,14 +269,16 @@ def _doubt(call: StoreCall, segment: SegmentRetention, more: int, later: int) ->
     if segment.doubt is TimestampWarning.SECONDS:
         as_ms = call.format_time(segment.largest_timestamp)
         return f"{meant}; as ms it is {as_ms}, and a broker {_deletion_note(segment)}"
-    kept = f"{never} is ever deleted" if later else "it is never deleted"
-    return f"{meant}; as ms it is more than 10,000 years ahead, and by time {kept}"
+    return (
+        f"{meant}; as ms it is more than 10,000 years ahead, and retention.ms never deletes "
+        f"it{others}"
+    )
 
 
 def _deletion_note(segment: SegmentRetention) -> str:
     """Describe what happens to a segment whose time is taken for 1970."""
     if segment.deleted_by is not None:
-        return "deletes it at once"
+        return "deletes it immediately"
     return "deletes it as soon as it is the oldest"
 
 

@@ -31,10 +31,11 @@ _NAMES = {SECOND_MS: "second", MINUTE_MS: "minute"}
     help="Without PATH: the number of partitions. KIP-33 uses 3500.",
 )
 def command(call: StoreCall, intervals: tuple[int, ...], broker_partitions: int) -> int:
-    """Compute index sizes by index.interval.bytes, and by KIP-33's time buckets.
+    """Compute index sizes by interval, and by time bucket.
 
-    With PATH all batch headers are read. Without PATH sizes are computed for a broker whose
-    partitions have 1 GiB of log each, with records in every second of one day.
+    Intervals are values of index.interval.bytes, time buckets those of KIP-33's drafts (never
+    released). With PATH all batch headers are read. Without PATH sizes are computed for a broker
+    whose partitions have 1 GiB of log each, with records in every second of one day.
     """
     intervals = intervals or INTERVALS
     if call.paths:

@@ -57,7 +57,7 @@ def parse_fraction(context: click.Context, parameter: click.Parameter, text: str
     default="100%",
     metavar="FRACTION",
     help="Read the logs of only this fraction of segments, such as 5%, and of the last segment "
-    "of each partition. All other files are checked.",
+    "of each partition. All other files are checked. Default: 100%.",
 )
 @click.option(
     "--fail-on",

@@ -52,8 +52,9 @@ def dump_log(path: Path, options: DumpOptions) -> int:
             with LogFile(path, _bounds_of(path)) as placed:
                 placed.check_end(valid_bytes)
             print_note(
-                f"{path} has {format_count(log.size - valid_bytes, 'byte')} after its last whole "
-                f"batch, from byte {valid_bytes} on: torn or preallocated; a broker truncates them"
+                f"{path} has {format_count(log.size - valid_bytes, 'byte')} after its last "
+                f"complete batch, from byte {valid_bytes} on: an incomplete batch, or preallocated "
+                "zeros; a broker truncates them"
             )
     if problems:
         batches = format_count(problems, "batch", "batches")

@@ -57,11 +57,13 @@ class ChangeOptions:
         return self.in_place and not self.yes
 
     def check(self, paths: Sequence[Path]) -> None:
-        """Refuse contradicting options, and what cannot be changed or confirmed."""
+        """Refuse incompatible options, and what cannot be changed or confirmed."""
         if self.dry_run and self.in_place:
-            raise click.UsageError("--dry-run and --in-place contradict each other")
-        if self.copy_to is not None and (self.in_place or len(paths) > 1):
-            raise click.UsageError("--copy-to takes one PATH, and contradicts --in-place")
+            raise click.UsageError("--dry-run and --in-place cannot be combined")
+        if self.copy_to is not None and self.in_place:
+            raise click.UsageError("--copy-to and --in-place cannot be combined")
+        if self.copy_to is not None and len(paths) > 1:
+            raise click.UsageError(f"--copy-to takes one PATH, got {len(paths)}")
         if self.yes and self.copy_to is None and not (self.dry_run or self.in_place):
             raise click.UsageError(
                 "--yes needs --in-place or --copy-to"

@@ -13,7 +13,7 @@ def check_can_confirm(option: str) -> None:
     """Refuse an option that needs confirmation if stdin is not a terminal."""
     if not sys.stdin.isatty():
         raise ChangeRefusedError(
-            f"nothing was changed: not a terminal, so that {option} needs --yes"
+            f"nothing was changed: stdin is not a terminal; add --yes to {option}"
         )
 
 

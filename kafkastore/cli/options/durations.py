@@ -8,6 +8,7 @@ import click
 from kafkastore.arguments import INT64_MAX
 
 _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+# ASCII digits only: digits of other scripts may be mistaken for another number.
 _DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdw]))+")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _NUMBER = re.compile(r"[0-9]+")
@@ -27,11 +28,8 @@ def parse_duration(
     if text is None:
         return None
     text = text.strip()
-    if _NUMBER.fullmatch(text):
-        duration = int(text[:20])
-    elif _DURATION.fullmatch(text):
-        duration = sum(int(count[:20]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
-    else:
+    duration = int(text[:20]) if _NUMBER.fullmatch(text) else duration_of(text)
+    if duration is None:
         raise click.BadParameter(
             "must be a number of ms or a duration such as 90s, 5m or 1h30m (units: ms s m h d w), "
             f"got {text!r}"
@@ -39,6 +37,17 @@ def parse_duration(
     if duration > INT64_MAX:
         raise click.BadParameter(f"must be at most {INT64_MAX} ms, got {text!r}")
     return duration
+
+
+def duration_of(text: str) -> int | None:
+    """Return a duration with units in ms; None for any other text.
+
+    >>> duration_of("1h30m"), duration_of("90")
+    (5400000, None)
+    """
+    if not _DURATION.fullmatch(text):
+        return None
+    return sum(int(count[:20]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
 
 
 def format_duration(duration_ms: int | None) -> str:

@@ -41,10 +41,19 @@ def spark_option(function: FunctionT) -> FunctionT:
     )(function)
 
 
+def _check_threads(
+    context: click.Context, parameter: click.Parameter, threads: int | None
+) -> int | None:
+    """Refuse a number beyond int64; the help shows only the lower bound."""
+    if threads is not None and threads > INT64_MAX:
+        raise click.BadParameter(f"must be at most {INT64_MAX}, got {threads}")
+    return threads
+
+
 def threads_option(function: FunctionT) -> FunctionT:
     """Add ``--threads``; None is as many as there are processors."""
     return click.option(
-        "--threads", type=click.IntRange(1, INT64_MAX), metavar="N",
+        "--threads", type=click.IntRange(min=1), callback=_check_threads, metavar="N",
         help="Number of partitions to process in parallel.  [default: the number of processors]",
     )(function)
 
@@ -52,7 +61,7 @@ def threads_option(function: FunctionT) -> FunctionT:
 def check_one_runner(threads: int | None, master: str | None) -> None:
     """Refuse ``--threads`` together with ``--spark``."""
     if threads is not None and master is not None:
-        raise click.UsageError("--threads and --spark contradict each other")
+        raise click.UsageError("--threads and --spark cannot be combined")
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from kafkastore.arguments import INT64_MAX
+from kafkastore.cli.options.durations import duration_of
 from kafkastore.cli.options.selection import NotInStoreError, Selection
 from kafkastore.cli.output.failures import print_note
 from kafkastore.clock import clock
@@ -23,12 +24,6 @@ from kafkastore.segment.index_trust import DEFAULT_INDEXES, INDEXES, Indexes
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_UNITS_MS = {
-    "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000,
-}
-# ASCII digits only: digits of other scripts may be mistaken for another number.
-_DURATION = re.compile(r"-((?:[0-9]{1,15}(?:ms|[smhdw]))+)")
-_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _NUMBER = re.compile(r"[0-9]{1,19}")
 LARGEST_TIMESTAMP = INT64_MAX
 
@@ -109,9 +104,8 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
         return Moment(text, int(text))
     if text == "now":
         return Moment(text, 0, is_relative=True)
-    duration = _DURATION.fullmatch(text)
-    if duration is not None:
-        back = sum(int(count) * _UNITS_MS[unit] for count, unit in _PART.findall(duration[1]))
+    back = duration_of(text[1:]) if text.startswith("-") else None
+    if back is not None and back <= LARGEST_TIMESTAMP:
         return Moment(text, -back, is_relative=True)
     try:
         parsed = datetime.fromisoformat(text)

@@ -36,7 +36,7 @@ _REMEDIES_BY_ERRNO = {
     errno.ENOSPC: ("no space is left on the disk", "free some space, or choose another directory"),
     errno.EDQUOT: ("the disk quota is used up", "free some space, or choose another directory"),
     errno.EIO: (
-        "the disk can't read or write it",
+        "I/O error",
         "copy what can be read (ddrescue) and work on the copy",
     ),
     errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
@@ -49,7 +49,7 @@ _OF_THE_PATH = (errno.ENOENT, errno.EROFS)
 _REMEDIES_BY_CLASS = (
     (UnsupportedFormatError, "the file is corrupt there, or not a Kafka log of a known version"),
     (CorruptBatchError, "kafkastore repair shows what can be kept"),
-    (CorruptIndexError, "indexes can be rebuilt from the log"),
+    (CorruptIndexError, "kafkastore reindex rebuilds it from its log"),
     (CorruptCheckpointError, "kafkastore verify shows what a broker does with it"),
 )
 

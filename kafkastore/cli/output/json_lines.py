@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -46,6 +46,6 @@ def json_line_in_pieces(value: Mapping[str, Any]) -> Iterator[bytes]:
     yield b"}\n"
 
 
-def write_json(value: Mapping[str, Any], stream: BinaryIO | None = None) -> None:
-    """Write an object as a line of JSON, by default to stdout."""
-    (stream or sys.stdout.buffer).write(json_line(value))
+def write_json(value: Mapping[str, Any]) -> None:
+    """Write an object as a line of JSON to stdout."""
+    sys.stdout.buffer.write(json_line(value))

@@ -84,7 +84,7 @@ def _print_laid_out(
 
 
 class StreamedTable:
-    """A table of any length: each row is printed at once, in columns of fixed widths.
+    """A table of any length: rows are printed immediately, in fixed widths.
 
     A negative width left-aligns the column. The last column may be longer than its width.
     """

@@ -29,7 +29,7 @@ KAFKA-6432.
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from kafkastore.formats.primitives.big_endian cimport load_i32, load_i64
+from kafkastore.formats.primitives.big_endian cimport load_i32, load_i64, wrapping_sum
 
 
 cdef enum:
@@ -64,15 +64,10 @@ cdef struct SlotTrace:
     int count
 
 
-cdef inline int64_t wrapping_add(int64_t origin, int64_t relative) noexcept nogil:
-    """Java's long addition; in C a signed overflow is undefined."""
-    return <int64_t> (<uint64_t> origin + <uint64_t> relative)
-
-
 cdef inline int64_t key_of(const uint8_t* entries, Py_ssize_t slot, Key key) noexcept nogil:
     cdef const uint8_t* field = entries + slot * key.entry_size + key.at
     if key.is_relative:
-        return wrapping_add(key.origin, load_i32(field))
+        return wrapping_sum(key.origin, load_i32(field))
     return load_i64(field)
 
 

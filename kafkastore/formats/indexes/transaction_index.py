@@ -174,7 +174,7 @@ def check(entries: ReadableBuffer, base_offset: int) -> None:
     """Run the sanity check of brokers, which recover the segment if it fails.
 
     Raises `CorruptIndexError` at a version other than 0, a last offset below the base offset or,
-    unlike brokers, a torn last entry.
+    unlike brokers, an incomplete last entry.
 
     Source: Kafka 2.4.0 ``TransactionIndex.sanityCheck``.
     """

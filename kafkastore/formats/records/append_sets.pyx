@@ -201,7 +201,10 @@ cdef int check_size(const char* what, int64_t size, const char* option, int64_t 
 
 cdef int check_crc(const uint8_t* at, const BatchHeader* header) except -1:
     """Raise if the checksum is wrong."""
-    if not is_crc_valid(at, header):
+    cdef bint is_valid
+    with nogil:
+        is_valid = is_crc_valid(at, header)
+    if not is_valid:
         raise ChecksumError("the batch fails its checksum", position=header.position)
     return 0
 
@@ -317,7 +320,8 @@ def assign_offsets(
         attributes, max_timestamp = header.attributes, walk.largest_timestamp
         if log_append_time:
             attributes, max_timestamp = attributes | TIMESTAMP_TYPE_FLAG, now
-        stamp(start + at, header, next_offset, leader_epoch, attributes, max_timestamp)
+        with nogil:
+            stamp(start + at, header, next_offset, leader_epoch, attributes, max_timestamp)
         header.crc_valid = 1
         sets.items[i] = AppendSet(
             header.size, next_offset, header.last_offset, max_timestamp, header.last_offset)

@@ -43,6 +43,7 @@ from kafkastore.formats.records.record_writer cimport (
 )
 from kafkastore.formats.primitives.varint cimport varint_size
 
+from kafkastore.arguments import whole_number
 from kafkastore.errors import (
     ArgumentValueError,
     OffsetOverflowError,
@@ -103,6 +104,12 @@ cdef class BatchBuilder:
         if not 0 < self.max_batch_bytes <= LARGEST_BATCH:
             raise ArgumentValueError("max_batch_bytes", f"from 1 to {LARGEST_BATCH}",
                                      max_batch_bytes)
+        for name, value, bits in (
+                ("leader_epoch", leader_epoch, 31), ("producer_id", producer_id, 63),
+                ("producer_epoch", producer_epoch, 15), ("base_sequence", base_sequence, 31),
+                ("log_append_time", log_append_time or 0, 63),
+                ("delete_horizon_ms", delete_horizon_ms or 0, 63)):
+            whole_number(name, value, -(1 << bits), (1 << bits) - 1)
         self.is_relative = magic == 1 and codec != Codec.NONE
         self.has_append_time = log_append_time is not None
         self.has_delete_horizon = delete_horizon_ms is not None
@@ -271,19 +278,22 @@ cdef class BatchBuilder:
         cdef AppendOutcome outcome
         cdef bytes key = bytes_of(record.key), value = bytes_of(record.value)
         cdef bytes headers = b""
-        cdef int64_t offset = record.offset
+        try:
+            view.offset, view.timestamp = record.offset, record.timestamp
+        except OverflowError:
+            raise RecordValueError(
+                record.offset, "its offset and timestamp must fit 64 bits") from None
         view.headers_count = 0
         if pairs := getattr(record, "headers", ()):
             headers = encoded_headers(pairs)
             view.headers_count = len(pairs)
-        view.offset, view.timestamp = offset, record.timestamp
         view.key = data_of(key, &view.key_size)
         view.value = data_of(value, &view.value_size)
         view.headers = <const uint8_t*> PyBytes_AS_STRING(headers)
         view.end = view.headers + PyBytes_GET_SIZE(headers)
         outcome = self.add(&view)
         if outcome > FULL:
-            raise self.refusal(outcome, offset)
+            raise self.refusal(outcome, view.offset)
         return outcome == WRITTEN
 
     def append_rows(self, RecordRows rows not None, Py_ssize_t first=0):

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypedDict, Unpack
 
+from kafkastore.arguments import INT32_MAX, whole_number
 from kafkastore.formats.records.batch_builder import BatchBuilder
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.control_records import ControlRecordType
@@ -215,7 +216,8 @@ def build_end_transaction_marker(
     """
     kind = ControlRecordType.COMMIT if is_commit else ControlRecordType.ABORT
     key = _CONTROL_RECORD_KEY.pack(0, kind)
-    value = _END_TRANSACTION_MARKER.pack(0, coordinator_epoch)
+    epoch = whole_number("coordinator_epoch", coordinator_epoch, -INT32_MAX - 1, INT32_MAX)
+    value = _END_TRANSACTION_MARKER.pack(0, epoch)
     marker = Record(offset, timestamp, TimestampType.CREATE_TIME, key, value, (), None)
     return build_batch(
         [marker],

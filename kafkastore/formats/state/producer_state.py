@@ -212,14 +212,14 @@ class ProducerState:
         while self._unreplicated and self._unreplicated[0][1] < self._high_watermark:
             heapq.heappop(self._unreplicated)
 
-    def remove_expired(self, now_ms: int, expiration_ms: int | None = None) -> None:
+    def remove_expired(self, now_ms: int) -> None:
         """Remove the producers that have expired and have no open transaction.
 
-        Times are ms; the default expiration is `BrokerRules.producer_expiration_ms`.
+        They expire after `BrokerRules.producer_expiration_ms`, the default of the broker's version.
 
         Source: Kafka 2.4.0, 3.9.0 ``ProducerStateManager.removeExpiredProducers``.
         """
-        limit = self._rules.producer_expiration_ms if expiration_ms is None else expiration_ms
+        limit = self._rules.producer_expiration_ms
         markers_count = self._rules.markers_have_producer_time
         self._entries = {
             producer_id: entry

@@ -222,7 +222,8 @@ def _change_one(
                 take(resume_changes(journal, runner=run))
             case "undoing":
                 raise ChangeRefusedError(
-                    f"{journal.area} is being undone: resume that first",
+                    f"{journal.area} is being undone; kafkastore changes resume {journal.area} "
+                    "finishes the undo",
                     RefusalReason.UNFINISHED, journal.area,
                 )
     unfinished = [journal for journal in journals if not journal.is_finished]
@@ -235,8 +236,8 @@ def _change_one(
         errors.setdefault(
             place.directory,
             ChangeRefusedError(
-                f"not begun: an earlier plan is still unfinished: resume or undo "
-                f"{unfinished[0].area}",
+                "not begun: an earlier plan is unfinished; resume=True finishes it, kafkastore "
+                f"changes undo {unfinished[0].area} undoes it",
                 RefusalReason.UNFINISHED, unfinished[0].area,
             ),
         )

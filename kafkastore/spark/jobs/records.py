@@ -49,7 +49,7 @@ def records_to_parquet(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> DataFrame:
-    """Write the records of partitions as Parquet, in folders by topic and date.
+    """Write the records of partitions as Parquet, in directories by topic and date.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def records_to_parquet(
     path : path-like, LogStore or list of these
         Log directories or partition directories of one broker.
     out : path-like
-        The folder to write, in Spark's layout: ``topic=orders/date=2017-07-14/*.parquet``.
+        The directory to write, in Spark's layout: ``topic=orders/date=2017-07-14/*.parquet``.
     partitions : collection, optional
         Export only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     overwrite : bool
@@ -84,7 +84,7 @@ def records_to_parquet(
         _check_outside(folder, log_dir.path)
     if not overwrite and os.path.lexists(folder):
         raise ChangeRefusedError(
-            f"{out} exists already: name another folder, or overwrite it",
+            f"{out} exists; name another directory, or set overwrite=True",
             RefusalReason.NOT_EMPTY, out,
         )
     items = list_copies(store, partitions)

@@ -71,7 +71,7 @@ class Differences(NamedTuple):
 
     rule: str
     moment: str
-    asked: int
+    times: int
     right: int
     early: int
     late: int
@@ -211,7 +211,7 @@ def distances(store: StoreResult, rule: str) -> tuple[NDArray[np.int64], NDArray
     Times are in ms since 1970; a distance is the rule's offset, if any, minus the correct one.
     """
     given, correct, stamps = (
-        column(store.before.values(), name) for name in (rule, "correct", "asked_timestamp")
+        column(store.before.values(), name) for name in (rule, "correct", "target_timestamp")
     )
     wrong = (given != NOTHING) & (correct != NOTHING) & (given != correct)
     return stamps[wrong], (given - correct)[wrong]

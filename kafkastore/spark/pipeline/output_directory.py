@@ -117,7 +117,7 @@ def _claimed(working: Path, target: Path) -> Iterator[None]:
             if error.errno != errno.EWOULDBLOCK:
                 raise
             raise ChangeRefusedError(
-                f"another run is writing {target}",
+                f"another run is writing {target}; wait until it ends",
                 RefusalReason.OTHER_JOB, target,
             ) from None
         # A run that ended meanwhile has removed the directory.

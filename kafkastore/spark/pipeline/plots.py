@@ -229,9 +229,9 @@ def answers_over_time(row: PartitionInventory, answers: Sequence[AnswerRow], now
         draw_steps(axes, DRAWN.legacy, times, given, "post", "legacy: by modification times")
         for rule in ("kip_33", "broker"):
             wrong = [
-                (each.asked_timestamp, getattr(each, rule))
+                (each.target_timestamp, getattr(each, rule))
                 for each in answers
-                if each.asked_timestamp <= LAST_DATE_MS
+                if each.target_timestamp <= LAST_DATE_MS
                 and getattr(each, rule) not in (None, each.correct)
             ]
             if wrong:

@@ -44,7 +44,7 @@ class AnswerTable(NamedTuple):
 
     name: str
     rows: list[tuple[AnswerRow, AnswerRow]]
-    asked: int
+    times: int
     differing: int
 
 

@@ -87,7 +87,7 @@ class Step(NamedTuple):
 class Agreement(NamedTuple):
     """How many of the requested times have the correct answer by each rule."""
 
-    asked: int
+    times: int
     legacy: int
     kip_33: int
     broker: int
@@ -102,7 +102,7 @@ class SummaryRow(NamedTuple):
         Its name.
     partitions, segments, bytes, records : int
         Its contents.
-    damaged, not_asked : int
+    corrupt_partitions, partitions_without_answers : int
         Partitions that cannot be read to their ends, and partitions without lookups.
     findings_before, findings_after : int
         Findings above ``style``.
@@ -119,8 +119,8 @@ class SummaryRow(NamedTuple):
     segments: int
     bytes: int
     records: int
-    damaged: int
-    not_asked: int
+    corrupt_partitions: int
+    partitions_without_answers: int
     findings_before: int
     findings_after: int
     files_made: int
@@ -239,7 +239,7 @@ class StoreResult:
         """Number of segments."""
         return sum(len(row.segments) for row in self.partitions)
 
-    def _is_not_asked(self, row: PartitionInventory) -> bool:
+    def _is_without_answers(self, row: PartitionInventory) -> bool:
         """Return whether a partition cannot be read, or gave no answers."""
         answers = self.after.get(row.place.topic_partition)
         return row.error is not None or (bool(row.segments) and not answers)
@@ -253,7 +253,7 @@ class StoreResult:
             self.bytes,
             self.records,
             sum(row.error is not None for row in self.partitions),
-            sum(self._is_not_asked(row) for row in self.partitions),
+            sum(self._is_without_answers(row) for row in self.partitions),
             _above_style(self.findings_before),
             _above_style(self.findings_after),
             self.files_made,

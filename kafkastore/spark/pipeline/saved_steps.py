@@ -29,6 +29,8 @@ from kafkastore.spark.pipeline.output_directory import STEPS
 
 _STARTED = "started"
 _PLANS = "plans"
+#: The names in these values.
+_NAMES = {_STARTED: {"options", "states", "also"}, _PLANS: {"others", "plans"}}
 
 
 class SavedSteps:
@@ -124,9 +126,11 @@ class SavedSteps:
                 f"{path} can't be read ({error}); run without --resume, which removes it",
                 RefusalReason.CHANGED, path,
             ) from error
-        if not isinstance(value, dict):
+        names = _NAMES.get(name, set())
+        if not isinstance(value, dict) or not names <= value.keys():
             raise ChangeRefusedError(
-                f"{path} must be an object; run without --resume",
+                f"{path} must be an object with {', '.join(sorted(names)) or 'results'}; run "
+                "without --resume",
                 RefusalReason.CHANGED, path,
             )
         return value

@@ -130,15 +130,18 @@ def run_pipeline(
         If a path is not a log directory.
     ChangeRefusedError
         If `out` or `copy_to` has other files, a broker has a directory open, files change during
-        the run, or options contradict each other.
+        the run, or options cannot be combined.
     SparkFailedError
         If Spark fails; finished steps are saved for a run with `resume`.
     """
     given = listed(path)
-    if copy_to is not None and (in_place or len(given) != 1):
+    if copy_to is not None and in_place:
         raise ChangeRefusedError(
-            "copy_to takes one path, and contradicts in_place",
-            RefusalReason.UNSUPPORTED,
+            "copy_to and in_place cannot be combined", RefusalReason.UNSUPPORTED
+        )
+    if copy_to is not None and len(given) != 1:
+        raise ChangeRefusedError(
+            f"copy_to takes one path, got {len(given)}", RefusalReason.UNSUPPORTED
         )
     if undo_dir is not None and not in_place and copy_to is None:
         raise ChangeRefusedError(
@@ -369,6 +372,6 @@ def _ask(
                 run.fail_partition(place, error, FailedStep.LOOKUP)
         right = agreement(rows for _, rows, _ in answers)
         step.summary = (
-            f"{right.asked:,} times, correct by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
+            f"{right.times:,} times, correct by legacy {right.legacy:,}, kip-33 {right.kip_33:,}, "
             f"{NEWEST_VERSION} {right.broker:,}"
         )

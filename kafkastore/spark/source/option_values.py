@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.primitives.json_text import parse_json
 
 #: The working directory of a Spark Connect session's Python, deleted with the session.
 _FOLDER_OF_A_SESSION = re.compile(r"/(userFiles|artifacts)-[0-9a-f-]{36}(/|$)")
@@ -26,7 +26,7 @@ class OptionProblem(StrEnum):
     VALUE = "value"
     """The value cannot be parsed, or is not among those allowed."""
     CONTRADICTION = "contradiction"
-    """Two options, or an option and a schema, contradict each other."""
+    """Two options, or an option and a schema, cannot be combined."""
     MISSING = "missing"
     """A needed option, column or value is not given."""
     NOT_FOUND = "not-found"
@@ -75,9 +75,9 @@ def unknown(name: str, what: str, known: Iterable[str], there: str) -> OptionErr
 
 
 def contradiction(*names: str, advice: str = "give one of them") -> OptionError:
-    """Return the error for options that contradict each other."""
+    """Return the error for options that cannot be combined."""
     return OptionError(
-        f"options {' and '.join(names)} contradict each other: {advice}",
+        f"options {' and '.join(names)} cannot be combined: {advice}",
         OptionProblem.CONTRADICTION, *names,
     )
 
@@ -85,12 +85,12 @@ def contradiction(*names: str, advice: str = "give one of them") -> OptionError:
 def absolute(path: str) -> str:
     """Return an absolute path: tasks may run in another working directory.
 
-    Raises `OptionError` if the path is relative to a temporary folder of a Spark Connect session.
+    Raises `OptionError` for a path relative to a temporary directory of Spark Connect.
     """
     if not os.path.isabs(path) and _FOLDER_OF_A_SESSION.search(os.getcwd()):
         raise OptionError(
-            f"path {path} is relative to a folder that Spark Connect removes when the session "
-            "ends: give an absolute path",
+            f"path {path} is relative to a directory that Spark Connect removes when the "
+            "session ends: give an absolute path",
             OptionProblem.UNSUITABLE, "path",
         )
     return os.path.abspath(path)
@@ -101,7 +101,7 @@ def json_value(options: Mapping[str, str], name: str, like: str, default: str | 
     text = options.get(name.lower(), default)
     assert text is not None  # the caller has checked
     try:
-        return json.loads(text)
+        return parse_json(text)
     except ValueError:
         raise must_be(name, like, text) from None
 

@@ -63,7 +63,7 @@ class BatchPosition(NamedTuple):
 
 
 class LogNow(NamedTuple):
-    """A log at one moment: start offset, end offset, and last whole batch if any.
+    """A log at one moment: start offset, end offset, and last complete batch if any.
 
     The end offset is the one after that batch.
     """
@@ -76,8 +76,8 @@ class LogNow(NamedTuple):
 def inspect_log(log: PartitionLog, known: Sequence[BatchPosition] = ()) -> LogNow:
     """Return where a log, just opened or refreshed, begins and ends now.
 
-    It ends after the last whole batch with a valid checksum. `known` are earlier batches; only the
-    bytes after one that still exists are read.
+    It ends after the last complete batch with a valid checksum. `known` are earlier batches; only
+    the bytes after one that still exists are read.
     """
     return log.retry_if_changed(lambda: _inspect(log, known))
 
@@ -93,7 +93,7 @@ def _inspect(log: PartitionLog, known: Sequence[BatchPosition]) -> LogNow:
 
 
 def _last_batch(segment: LogSegment, known: Sequence[BatchPosition]) -> BatchPosition | None:
-    """Find the last whole batch of a segment."""
+    """Find the last complete batch of a segment."""
     with segment.open_as_broker() as log:
         found = _furthest(log, known)
         first = position = 0 if found is None else found.position + found.size
@@ -115,7 +115,7 @@ def _furthest(log: LogFile, known: Sequence[BatchPosition]) -> BatchPosition | N
 
 
 def _last_whole(segment: LogSegment, log: LogFile, position: int) -> BatchPosition | None:
-    """Return the last whole batch from a position on, even after corrupt bytes.
+    """Return the last complete batch from a position on, even after corrupt bytes.
 
     Readers report the corrupt bytes.
     """

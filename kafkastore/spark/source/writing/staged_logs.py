@@ -28,7 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkastore.errors import ChangeRefusedError, NotAFileError, RefusalReason
+from kafkastore.errors import (
+    ChangeRefusedError,
+    DirectoryInUseError,
+    NotAFileError,
+    RefusalReason,
+)
 from kafkastore.formats.primitives.json_text import parse_json
 from kafkastore.formats.state.file_names import LOCK_FILE, TopicPartition, parse_segment_file
 from kafkastore.fs import FileSystem, LockFile, lock_holder
@@ -134,8 +139,9 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
         if path.name.startswith(prefix) and _is_of_this_user(path) and _is_dead(path):
             _finish_move(path, place)
     check_target(place)
-    if lock_holder(place / LOCK_FILE) is not None:
-        raise _in_use(place)
+    lock = place / LOCK_FILE
+    if (holder := lock_holder(lock)) is not None:
+        raise DirectoryInUseError(place, lock, holder)
     path = place.parent / f"{prefix}{uuid.uuid4().hex[:12]}"
     try:
         path.mkdir()
@@ -184,9 +190,9 @@ def check_target(target: Path) -> None:
             f"{target} is not empty and not a log directory: name another directory",
             RefusalReason.NOT_EMPTY, target,
         )
-    for checkpoint in log_dir.damaged_checkpoints:
+    for checkpoint in log_dir.corrupt_checkpoints:
         raise ChangeRefusedError(
-            f"{target} is damaged: {checkpoint.error}",
+            f"{target} has a corrupt checkpoint: {checkpoint.error}",
             RefusalReason.CHANGED, target,
         )
     _check_around(target)
@@ -287,18 +293,12 @@ def _cannot_create(target: Path, error: OSError) -> ChangeRefusedError:
 @contextmanager
 def _locked(target: Path) -> Iterator[None]:
     """Hold the lock that keeps brokers and other writers out."""
+    path = target / LOCK_FILE
     try:
-        lock = LockFile(target / LOCK_FILE, create=True)
+        lock = LockFile(path, create=True)
     except BlockingIOError as error:
-        raise _in_use(target) from error
+        raise DirectoryInUseError(target, path, lock_holder(path)) from error
     try:
         yield
     finally:
         lock.close()
-
-
-def _in_use(target: Path) -> ChangeRefusedError:
-    return ChangeRefusedError(
-        f"{target} is held by a broker or another writer: stop it first",
-        RefusalReason.IN_USE, target,
-    )

@@ -10,6 +10,7 @@ from kafkastore.errors import (
     InvalidColumnError,
     InvalidRecordError,
     InvalidTimestampError,
+    KafkaStoreError,
     OutOfOrderAppendError,
     RefusalReason,
 )
@@ -78,7 +79,7 @@ class TaskLogs:
     def abandon(self) -> None:
         """Release files and locks after an error; the job removes the written files."""
         if self._log_dir is not None:
-            with suppress(OSError):
+            with suppress(OSError, KafkaStoreError):
                 self._log_dir.close()
 
     def _writer(self, topic_partition: TopicPartition, start_offset: int) -> LogWriter:
