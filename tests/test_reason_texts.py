@@ -101,13 +101,13 @@ def test_texts_of_cuts_and_deletions_by_a_recovery(tmp_path: Path) -> None:
     assert recovered.segments[-1].reason == (
         "no complete batch is left: an incomplete one, zeros, or other bytes follow"
     )
-    assert recovered.deleted[f"{20:020}.log"] == (
+    assert recovered.deleted[f"{20:020}.log"].reason == (
         "after 00000000000000000010.log, which is truncated"
     )
-    assert recovered.deleted[f"{5:020}.index"] == "an index without its log"
+    assert recovered.deleted[f"{5:020}.index"].reason == "an index without its log"
     root = Log(tuple(THREE), checkpointed_start=40).write(tmp_path / "below")
     recovered = recover_log(kafkastore.open(root)["t-0"], "2.4")
-    assert recovered.deleted[f"{0:020}.log"] == "the log ends at 30, below its start 40"
+    assert recovered.deleted[f"{0:020}.log"].reason == "the log ends at 30, below its start 40"
 
 
 def special_file(directory: Path) -> None:

@@ -53,9 +53,9 @@ def test_predicted_answers_are_those_of_the_migrated_directory(
         assert partition.problem is None
         key = partition.topic_partition
         for each in partition.answers:
-            assert each.correct == offset(before[key], each.timestamp, "correct")
-            assert each.before == offset(before[key], each.timestamp, each.rules)
-            assert each.after == offset(after[key], each.timestamp, each.rules)
+            assert each.correct == offset(before[key], each.target_timestamp, "correct")
+            assert each.before == offset(before[key], each.target_timestamp, each.rules)
+            assert each.after == offset(after[key], each.target_timestamp, each.rules)
 
 
 @pytest.mark.parametrize("mode", ["auto", "rebuild"])

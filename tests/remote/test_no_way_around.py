@@ -19,7 +19,6 @@ METHODS = {"read_bytes", "read_text", "readinto"}
 FETCHES_FIRST = {
     "kafkastore/segment/log_file.py",
     "kafkastore/segment/index_file.py",
-    "kafkastore/segment/recovery.py",
     "kafkastore/segment/salvage.py",
     "kafkastore/segment/small_file.py",
     "kafkastore/segment/zero_tail.py",

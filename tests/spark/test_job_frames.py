@@ -176,7 +176,8 @@ def test_predictions_are_those_of_predict_start(spark, broken):
         row = by_path[str(each.path)]
         assert row["lost_bytes"] == each.lost_bytes
         assert row["written"] == dict(each.made_bytes)
-        assert row["deleted"] == dict(each.recovered.deleted)
+        reasons = {name: file.reason for name, file in each.recovered.deleted.items()}
+        assert row["deleted"] == reasons
         assert {name: cut["valid_bytes"] for name, cut in row["cut"].items()} == dict(
             each.recovered.cut
         )
