@@ -88,7 +88,7 @@ def plan_repair(
     path: Paths,
     version: str = NEWEST_VERSION,
     *,
-    on_corrupt: OnCorruptLog = "truncate",
+    on_corrupt: OnCorruptLog = "skip",
     index_interval_bytes: int = INDEX_INTERVAL_BYTES,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
@@ -103,9 +103,9 @@ def plan_repair(
         One log.dirs root, or one partition directory: a plan changes one.
     version : str
         The Kafka version whose recovery is followed, for example ``2.4``.
-    on_corrupt : "truncate" or "skip"
-        ``truncate``: end each log where a broker's recovery would end it. ``skip``: remove only
-        corrupt bytes, and keep every readable batch.
+    on_corrupt : "skip" or "truncate"
+        ``skip`` (default): remove only corrupt bytes, and keep every readable batch. ``truncate``:
+        end each log where a broker's recovery would end it.
     index_interval_bytes : int
         The topics' ``index.interval.bytes``, for rebuilt indexes.
     partitions : collection, optional

@@ -139,7 +139,7 @@ def test_repair_like_a_version_truncates_the_log_where_that_broker_would(root):
     flip_bytes(root, 10, 3 * SIZE + 70)
     before = all_files(root)
     predicted = kafkastore.recover_log(the_log(root), "2.4", is_clean=False, recovery_point=0)
-    damages, journal = repaired(root, "2.4")
+    damages, journal = repaired(root, "2.4", on_corrupt="truncate")
     assert offsets(root) == list(range(13))
     assert the_log(root).log_end_offset == predicted.log_end_offset == 13
     assert not findings(root)

@@ -43,14 +43,15 @@ def repaired(directory, version):
     expected = indexes_and_logs(files_after(recovered))
     before = {path.name: (data, (directory / path.name).stat().st_mtime_ns)
               for path in directory.iterdir() for data in [path.read_bytes()]}
-    plan = plan_repair(directory.parent, version, index_interval_bytes=INTERVAL)
+    options = {"index_interval_bytes": INTERVAL, "on_corrupt": "truncate"}
+    plan = plan_repair(directory.parent, version, **options)
     assert not plan.not_repaired
     journal = kafkastore.apply(plan)
     after = files_of(directory)
     assert {name: data for name, data in indexes_and_logs(after).items() if data} == {
         name: data for name, data in expected.items() if data
     }
-    assert not plan_repair(directory.parent, version, index_interval_bytes=INTERVAL).changes
+    assert not plan_repair(directory.parent, version, **options).changes
     kafkastore.undo(journal)
     assert before == {
         path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()
@@ -107,17 +108,18 @@ def test_a_segment_whose_offsets_do_not_fit_is_split(tmp_path, version):
 def test_a_log_that_a_broker_would_delete_completely_is_left_alone(tmp_path):
     root = Log(tuple(segments(0, 10)), checkpointed_start=100).write(tmp_path / "logs")
     os.truncate(root / "t-0" / f"{10:020}.log", 30 * SIZE - 5)
-    plan = plan_repair(root, "2.4")
+    plan = plan_repair(root, "2.4", on_corrupt="truncate")
     assert not [change for change in plan.changes if change.path.endswith(".log")]
     assert isinstance(plan.not_repaired[0].error, LogDeletedError)
-    (cut,) = (each for each in plan_repair(root, "2.2").changes if each.path.endswith(".log"))
+    of_older = plan_repair(root, "2.2", on_corrupt="truncate")
+    (cut,) = (each for each in of_older.changes if each.path.endswith(".log"))
     assert cut.after.size == 29 * SIZE
 
 
 def test_a_log_on_which_a_broker_fails_is_reported_and_not_changed(directory):
     os.truncate(directory / f"{10:020}.log", 10 * SIZE - 9)
     (directory / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
-    plan = plan_repair(directory.parent, "2.4")
+    plan = plan_repair(directory.parent, "2.4", on_corrupt="truncate")
     paths = {change.path for change in plan.changes}
     assert "t-0/leader-epoch-checkpoint" in paths
     assert not [path for path in paths if path.endswith(".log")]
@@ -133,7 +135,8 @@ def test_a_log_on_which_a_broker_fails_is_reported_and_not_changed(directory):
 )
 def test_logs_end_where_the_real_broker_truncated_them(golden_case, writable_copy):
     root = writable_copy(golden_case.root / "logs")
-    kafkastore.apply(plan_repair(root, golden_case.version, index_interval_bytes=200))
+    options = {"index_interval_bytes": 200, "on_corrupt": "truncate"}
+    kafkastore.apply(plan_repair(root, golden_case.version, **options))
     for log in kafkastore.open(root):
         recovered = files_of(golden_case.logs / log.path.name)
         logs = {name: data for name, data in files_of(log.path).items() if name.endswith(".log")}
@@ -166,7 +169,7 @@ def test_a_log_that_would_end_below_its_start_is_left_alone(tmp_path):
     root = Log(tuple(segments(0, 10, 20)), checkpointed_start=25).write(tmp_path / "logs")
     path = root / "t-0" / f"{10:020}.log"
     path.write_bytes(path.read_bytes()[:-5])
-    plan = plan_repair(root, "2.4")
+    plan = plan_repair(root, "2.4", on_corrupt="truncate")
     assert not plan.changes
     assert isinstance(plan.not_repaired[0].error, LogDeletedError)
 
@@ -192,4 +195,4 @@ def test_a_partition_without_any_log_needs_no_repair(tmp_path, version):
     directory.mkdir(parents=True)
     (directory / f"{0:020}.log.deleted").write_bytes(FORTY[0].data)
     (directory / "leader-epoch-checkpoint").write_bytes(b"0\n0\n")
-    assert not plan_repair(directory.parent, version).changes
+    assert not plan_repair(directory.parent, version, on_corrupt="truncate").changes
