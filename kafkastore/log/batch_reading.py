@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
@@ -35,11 +37,12 @@ def read_batches(
     is_few = end_offset is not None
     for segment, run, headers, _ in scan.runs(verify_crc=verify, decodes=decodes, few=is_few):
         is_asked = headers["last_offset"] >= scan.first_offset
-        if not verify and not is_asked[0]:
+        asked = np.flatnonzero(is_asked).tolist()
+        if not verify and not is_asked[0] and not _has_start(headers, asked, scan.first_offset):
             _check_before(scan, segment, run, int(np.flatnonzero(~is_asked)[-1]))
             if scan.damage.has_stopped:
                 return
-        for index in np.flatnonzero(is_asked).tolist():
+        for index in asked:
             data = run.batch(index)
             batch = RecordBatch(bytes(data) if copied else data, int(headers["position"][index]))
             if headers["last_offset"][index] >= end and _first_offset(batch, segment) >= end:
@@ -62,6 +65,11 @@ def first_timestamp(
         timestamp = _first_timestamp_of(batch)
         return timestamp if timestamp >= 0 else None
     return None
+
+
+def _has_start(headers: NDArray[Any], asked: list[int], start_offset: int) -> bool:
+    """Return whether the first requested batch contains the start."""
+    return bool(asked) and 0 <= headers["base_offset"][asked[0]] <= start_offset
 
 
 def _check_before(scan: RangeScan, segment: LogSegment, run: BatchRun, index: int) -> None:

@@ -25,6 +25,7 @@ from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
+from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.small_file import read_if_there
 
 if TYPE_CHECKING:
@@ -229,24 +230,34 @@ def _replayed(
         first, last = headers["base_offset"], headers["last_offset"]
         offsets = np.where(first < 0, last, first)  # a wrapper message has only a last offset
         within = (last >= scan.first_offset) & (offsets < end_offset)
-        controls: list[ControlRecord | None] = []
-        broken = None
-        for index in np.flatnonzero(is_control(headers) & within).tolist():
-            batch = RecordBatch(run.batch(index), int(headers["position"][index]))
-            try:
-                controls.append(first_control_record(batch))
-            except CorruptionError as error:
-                broken = error
-                within[index:] = False
-                break
-        replayed = headers[within]
-        if len(replayed):
-            next_offset = int(replayed["last_offset"][-1]) + 1
-        yield producers.replay(replayed, controls), next_offset
-        if broken is not None:
-            scan.damage.skip_batch(broken, segment, headers[index])
-            if scan.damage.has_stopped:
-                return
+        first_slot: int | None = 0
+        while first_slot is not None:
+            controls, broken_slot, broken = _controls_of(run, within, first_slot)
+            replayed = headers[first_slot:broken_slot][within[first_slot:broken_slot]]
+            if len(replayed):
+                next_offset = int(replayed["last_offset"][-1]) + 1
+            yield producers.replay(replayed, controls), next_offset
+            first_slot = None
+            if broken is not None and broken_slot is not None:
+                scan.damage.skip_batch(broken, segment, headers[broken_slot])
+                if scan.damage.has_stopped:
+                    return
+                first_slot = broken_slot + 1
+
+
+def _controls_of(
+    run: BatchRun, within: NDArray[np.bool_], first_slot: int
+) -> tuple[list[ControlRecord | None], int | None, CorruptionError | None]:
+    """Decode control records from a slot on; return them, and the first broken one."""
+    controls: list[ControlRecord | None] = []
+    slots = np.flatnonzero(is_control(run.headers) & within)
+    for slot in slots[slots >= first_slot].tolist():
+        batch = RecordBatch(run.batch(slot), int(run.headers["position"][slot]))
+        try:
+            controls.append(first_control_record(batch))
+        except CorruptionError as error:
+            return controls, slot, error
+    return controls, None, None
 
 
 def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:

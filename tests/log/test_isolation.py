@@ -2,9 +2,13 @@
 
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row, marker
+from models.record_strategies import in_a_row
 from models.refused import refused
 from models.seed import some
 
@@ -154,18 +158,18 @@ def test_transaction_indexes_decide_where_a_marker_is_skipped(golden_case, tmp_p
     for log, answer in partitions(golden_case):
         last = log.segments[-1].base_offset
         known = max((each for each in log.files.producer_snapshots if each <= last), default=0)
-        for marker in [each for each in log.batches(0, known) if each.is_control]:
+        for control_batch in [each for each in log.batches(0, known) if each.is_control]:
             directory = copied(log, tmp_path, ".log", ".txnindex", ".snapshot")
             logs = sorted(directory.glob("*.log"))
-            path = [each for each in logs if int(each.stem) <= marker.base_offset][-1]
+            path = [each for each in logs if int(each.stem) <= control_batch.base_offset][-1]
             data = bytearray(path.read_bytes())
-            data[marker.position + marker.size - 1] ^= 1
+            data[control_batch.position + control_batch.size - 1] ^= 1
             path.write_bytes(data)
             skipped = []
             alone = kafkastore.open(directory)[log.path.name]
             got = committed_offsets(alone, on_corrupt="skip", skipped=skipped)
             assert got == answer["committed_offsets"]
-            assert [each.position for each in skipped] == [marker.position]
+            assert [each.position for each in skipped] == [control_batch.position]
             decided += 1
             shutil.rmtree(directory)
     assert decided
@@ -208,3 +212,57 @@ def test_an_isolation_that_there_is_not_is_refused(golden):
         log.to_arrow(isolation="serial")
     with refused("isolation"):
         next(log.records(isolation="serial"))
+
+
+def transaction(producer_id, *timestamps):
+    rows = tuple(Row(slot, time, b"k", b"v") for slot, time in enumerate(timestamps))
+    return Batch(rows, is_transactional=True, producer_id=producer_id, producer_epoch=0)
+
+
+def unreadable_marker(producer_id):
+    whole = marker(0, 5, producer_id=producer_id)
+    return replace(whole, rows=(whole.rows[0]._replace(key=b"\0"),))
+
+
+@pytest.fixture
+def unreadable(tmp_path):
+    """A log with two markers that can't be read, of producers without transactions."""
+    batches = in_a_row(
+        [
+            Batch((Row(0, 1),)), unreadable_marker(9), transaction(1, 2, 3),
+            marker(0, 4, producer_id=1, is_commit=False), unreadable_marker(8),
+            transaction(2, 5, 6), marker(0, 7, producer_id=2), Batch((Row(0, 8),)),
+        ]
+    )
+    return kafkastore.open(Log((Segment(0, tuple(batches)),)).write(tmp_path / "logs"))["t-0"]
+
+
+@pytest.mark.parametrize(("choice", "wanted"), [("skip", [0, 6, 7, 9]), ("stop", [0])])
+def test_transactions_after_a_marker_that_can_t_be_read_are_decided(unreadable, choice, wanted):
+    skipped, by_arrow = [], []
+    assert committed_offsets(unreadable, on_corrupt=choice, skipped=skipped) == wanted
+    options = {"isolation": "read_committed", "on_corrupt": choice, "skipped": by_arrow}
+    table = unreadable.to_arrow(["offset"], **options).read_all()
+    assert table["offset"].to_pylist() == wanted
+    assert [each.start_offset for each in skipped] == [1, 5][: len(wanted)]
+    assert [each.position for each in by_arrow] == [each.position for each in skipped]
+
+
+def test_a_marker_that_can_t_be_read_is_an_error_of_committed_reads(unreadable):
+    with pytest.raises(CorruptBatchError) as caught:
+        committed_offsets(unreadable)
+    assert caught.value.path == unreadable.segments[0].log_path
+    assert [record.offset for record in unreadable.records()] == [0, 2, 3, 6, 7, 9]
+
+
+@TRANSACTIONS
+def test_a_corrupt_snapshot_changes_no_answer(golden_case, writable_copy):
+    root = writable_copy(golden_case.logs)
+    changed = 0
+    for path in root.rglob("*.snapshot"):
+        path.write_bytes(b"no snapshot")
+        changed += 1
+    store = kafkastore.open(root)
+    for log, answer in partitions(golden_case):
+        assert committed_offsets(store[log.topic_partition]) == answer["committed_offsets"]
+    assert changed

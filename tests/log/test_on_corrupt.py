@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row, with_right_crc
-from models.record_strategies import bounded, logs
+from models.record_strategies import bounded, in_a_row, logs
 from models.refused import refused
 
 import kafkastore
@@ -351,3 +351,12 @@ def test_a_record_outside_the_offsets_of_its_batch_is_found_past_corrupt_bytes(t
     found = kafkastore.open(root)["t-0"]
     answer = found.offset_for_timestamp(30, on_corrupt="skip", skipped=[])
     assert (answer.timestamp, answer.offset, answer.leader_epoch) == (30, 60, 3)
+
+
+def test_a_time_that_microseconds_can_t_hold_is_found_past_corrupt_bytes(tmp_path):
+    batches = in_a_row([Batch((Row(0, 5),)), Batch((Row(0, 2**62),))])
+    corrupt = bytearray(batches[0].data)
+    corrupt[-1] ^= 1
+    root = Log((Segment(0, (), tail=bytes(corrupt) + batches[1].data),)).write(tmp_path / "logs")
+    answer = kafkastore.open(root)["t-0"].offset_for_timestamp(30, on_corrupt="skip", skipped=[])
+    assert (answer.timestamp, answer.offset) == (2**62, 1)

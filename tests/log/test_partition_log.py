@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, ZSTD, Batch, Row, emptied, marker, message
-from models.record_strategies import bounded, logs
+from models.record_strategies import bounded, in_a_row, logs
 
 import kafkastore
 from kafkastore import (
@@ -296,3 +296,23 @@ def test_an_error_that_is_kept_gathers_no_traceback(opened):
         found = list(lengths(ask))
         assert len(found) == 3
         assert len(set(found[1:])) == 1
+
+
+def test_batches_from_an_offset_do_not_miss_one_whose_header_has_another(opened):
+    """The magic of a batch is changed to 0: as a message it would end with its first offset."""
+    batches = [Batch(tuple(Row(slot, slot, b"k", b"v") for slot in range(3)))] * 3
+    log = opened(Log((Segment(0, tuple(in_a_row(batches))),)))
+    path, size = log.segments[0].log_path, len(batches[0].data)
+    changed = bytearray(path.read_bytes())
+    changed[size + 16] ^= 2
+    path.write_bytes(changed)
+    log.refresh()
+    with pytest.raises(ChecksumError) as caught:
+        list(log.batches(4))
+    assert (caught.value.path, caught.value.position) == (path, size)
+    skipped = []
+    found = log.batches(4, on_corrupt="skip", skipped=skipped)
+    assert [batch.base_offset for batch in found] == [6]
+    assert [each.position for each in skipped] == [size]
+    assert not list(log.batches(4, on_corrupt="stop", skipped=[]))
+    assert [batch.base_offset for batch in log.batches(7)] == [6]

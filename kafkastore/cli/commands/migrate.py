@@ -237,7 +237,8 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
     answered = sum(each.problem is None for each in found.partitions)
     looked_up = f"looked up in {answered:,} of {changed}"
     if not found.summaries:
-        print(f"answers: no record has a timestamp; {looked_up}")
+        why = "no record has a timestamp; " if answered else ""
+        print(f"answers: {why}{looked_up}")
     alike: dict[AnswersSummary, list[str]] = {}
     for each in found.summaries:
         alike.setdefault(each._replace(rules=""), []).append(each.rules)
