@@ -78,7 +78,7 @@ class FileSystem:
 
     def truncate(self, descriptor: int, size: int) -> None:
         """Truncate a file, or extend it with zeros."""
-        with _named_file(descriptor):
+        with _named(descriptor):
             os.ftruncate(descriptor, size)
 
     def clone(self, descriptor: int, source: int) -> None:
@@ -88,14 +88,14 @@ class FileSystem:
         """
         if sys.platform != "linux":
             raise OSError(errno.ENOSYS, "no reflinks by descriptor on this platform")
-        with _named_file(descriptor):
+        with _named(descriptor):
             fcntl.ioctl(descriptor, _FICLONE, source)
 
     def copy_range(self, descriptor: int, source: int, position: int, size: int) -> int:
         """Copy some or all bytes of another file to the same position; return how many."""
         if sys.platform != "linux":
             return os.pwrite(descriptor, os.pread(source, min(size, 1 << 20), position), position)
-        with _named_file(descriptor):
+        with _named(descriptor):
             return os.copy_file_range(source, descriptor, size, position, position)
 
     def fsync(self, descriptor: int) -> None:
@@ -105,7 +105,7 @@ class FileSystem:
             with suppress(OSError):
                 fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
                 return
-        with _named_file(descriptor):
+        with _named(descriptor):
             os.fsync(descriptor)
 
     def close(self, descriptor: int) -> None:
@@ -169,17 +169,17 @@ class FileSystem:
 
     def chmod(self, path: Path | int, mode: int) -> None:
         """Set permission bits of a path or of an open descriptor."""
-        with _named_file(path):
+        with _named(path):
             os.chmod(path, mode)
 
     def chown(self, path: Path | int, user: int, group: int) -> None:
         """Set owner and group of a path or of an open descriptor."""
-        with _named_file(path):
+        with _named(path):
             os.chown(path, user, group)
 
     def utime(self, path: Path | int, modified_ns: int) -> None:
         """Set modification and access time, in ns, of a path or descriptor."""
-        with _named_file(path):
+        with _named(path):
             os.utime(path, ns=(modified_ns, modified_ns))
 
     def write_all(self, descriptor: int, data: bytes | memoryview) -> None:
@@ -237,24 +237,14 @@ def _in(path: Path, dir_fd: int | None) -> str | Path:
 
 
 @contextmanager
-def _named(path: Path, target: Path | None = None) -> Iterator[None]:
-    """Put full paths into the error of a call that had only a name in a directory."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = os.fspath(path)
-        if target is not None:
-            error.filename2 = os.fspath(target)
-        raise
-
-
-@contextmanager
-def _named_file(file: Path | int) -> Iterator[None]:
-    """Put a file's path into the error of a call that had it or a descriptor."""
+def _named(file: Path | int, target: Path | None = None) -> Iterator[None]:
+    """Put full paths into the error of a call that had a name or a descriptor."""
     try:
         yield
     except OSError as error:
         error.filename = _path_of(file) if isinstance(file, int) else os.fspath(file)
+        if target is not None:
+            error.filename2 = os.fspath(target)
         raise
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 
-from kafkastore.changes.copy_file import second_name
-from kafkastore.changes.execution import Execution, discard
+from kafkastore.changes.copy_file import discard, second_name
+from kafkastore.changes.execution import Execution
 from kafkastore.changes.file_state import FileState, read_state, status_of
 from kafkastore.changes.inspection import ChangeState, changed_since_plan, check_reliances
 from kafkastore.changes.new_bytes import chunks_of

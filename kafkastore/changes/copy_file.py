@@ -100,9 +100,14 @@ def _copy_open(
             )
         fs.rename(part, target, dir_fd=directory)
     except (OSError, KafkaStoreError):
-        with suppress(OSError):  # of the disk that is full or defective
-            fs.unlink(part, dir_fd=directory)
+        discard(part, fs, directory)
         raise
+
+
+def discard(temporary: Path, fs: FileSystem, directory: int | None) -> None:
+    """Remove a half-written file after a failure, if that is still possible."""
+    with suppress(OSError):
+        fs.unlink(temporary, dir_fd=directory)
 
 
 def changed_during_copy(path: Path) -> ChangeRefusedError:

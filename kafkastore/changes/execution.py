@@ -217,9 +217,3 @@ def run_partitions(
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-
-
-def discard(temporary: Path, fs: FileSystem, here: int) -> None:
-    """Remove a half-written file after a failure, if that is still possible."""
-    with suppress(OSError):
-        fs.unlink(temporary, dir_fd=here)

@@ -15,14 +15,9 @@ from enum import Enum
 from pathlib import Path
 
 from kafkastore.arguments import thread_count
-from kafkastore.changes.copy_file import second_name
+from kafkastore.changes.copy_file import discard, second_name
 from kafkastore.changes.directory_lock import locked_directory
-from kafkastore.changes.execution import (
-    Execution,
-    by_partition,
-    discard,
-    run_partitions,
-)
+from kafkastore.changes.execution import Execution, by_partition, run_partitions
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.inspection import check_directory, raise_refusals
 from kafkastore.changes.journal import Journal, JournalWriter, open_trusted, read_steps
