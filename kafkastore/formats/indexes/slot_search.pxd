@@ -174,21 +174,19 @@ cdef inline void floor_slots_in_step(
     The interval halves alike in every lane, so there is no branch to mispredict.
     """
     cdef const uint8_t* floors[LANES]
-    cdef int64_t wanted[LANES]
     cdef Py_ssize_t length = count, half, step
     cdef int lane
     for lane in range(LANES):
         floors[lane] = entries
-        wanted[lane] = targets[lane]
     while length > 1:
         half = length // 2
         step = half * key.entry_size
         for lane in range(LANES):
-            floors[lane] += step & -<Py_ssize_t> (key_of(floors[lane], half, key) <= wanted[lane])
+            floors[lane] += step & -<Py_ssize_t> (key_of(floors[lane], half, key) <= targets[lane])
         length -= half
     for lane in range(LANES):
         slots[lane] = (floors[lane] - entries) // key.entry_size
-        if slots[lane] == 0 and key_of(entries, 0, key) > wanted[lane]:
+        if slots[lane] == 0 and key_of(entries, 0, key) > targets[lane]:
             slots[lane] = -1
 
 
