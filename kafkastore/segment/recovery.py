@@ -131,6 +131,9 @@ def rebuild_indexes_of(
     except CorruptionError as error:
         broken = error
     except (OffsetOverflowError, OutOfOrderAppendError) as error:
+        if epochs is not None:  # a broker keeps those of the batches before
+            taken = headers[headers["position"] < builder.valid_bytes]
+            epochs.assign_many(taken, first_epoch=rules.first_epoch_recovered)
         raise type(error)(f"{log.path}: {error}") from error
     offset_index, time_index = builder.finish()
     end_of_producers = builder.record_batches_end

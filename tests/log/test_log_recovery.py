@@ -438,9 +438,16 @@ BELOW_AND_ABOVE = b"".join(
     Batch((Row(offset, 0, b"k", b""),)).data for offset in (5, 2**32 + 2**31 + 6)
 )
 
+#: A base offset far too high, an epoch, then a later timestamp: its time index entry is refused.
+EPOCH_BEFORE_DISORDER = b"".join(
+    Batch((Row(offset, timestamp, b"k", b""),), leader_epoch=epoch).data
+    for offset, timestamp, epoch in ((2**24, 0, -1), (1, 0, 1), (2, 1, -1))
+)
+
 
 @bounded(200)
 @example(({2**32 + 5: BELOW_AND_ABOVE}, set()), "2.0", 0, 0, 0, ())
+@example(({0: EPOCH_BEFORE_DISORDER, 5: b""}, set()), "2.4", 0, 0, 2, ())
 @given(
     damaged_logs(),
     st.sampled_from(["2.0", "2.4", "2.8", "3.9", "4.1"]),
