@@ -9,6 +9,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CYTHON_MODULES = [
+    "kafkastore.formats.messages.message_codec",
     "kafkastore.formats.primitives.crc",
     "kafkastore.formats.records.batch_header",
     "kafkastore.formats.records.record_batch",
@@ -38,12 +39,14 @@ PACKAGE_FOLDERS = {
     "kafkastore.formats.primitives": "kafkastore/formats/primitives",
     "kafkastore.formats.records": "kafkastore/formats/records",
     "kafkastore.formats.indexes": "kafkastore/formats/indexes",
+    "kafkastore.formats.messages": "kafkastore/formats/messages",
     "kafkastore.formats.state": "kafkastore/formats/state",
     "kafkastore.formats.topics": "kafkastore/formats/topics",
     "kafkastore.formats.requests": "kafkastore/formats/requests",
     "kafkastore.remote": "kafkastore/remote",
     "kafkastore.segment": "kafkastore/segment",
     "kafkastore.log": "kafkastore/log",
+    "kafkastore.metadata": "kafkastore/metadata",
     "kafkastore.recovery": "kafkastore/recovery",
     "kafkastore.writing": "kafkastore/writing",
     "kafkastore.lookup": "kafkastore/lookup",

@@ -54,6 +54,25 @@ class ArgumentValueError(_ArgumentError, ValueError):
     """
 
 
+class FieldValueError(KafkaStoreError, ValueError):
+    """A value that a message's field, or this version of the message, cannot hold.
+
+    Parameters
+    ----------
+    field : str
+        The field's name.
+    problem : str
+        What the value must be, and what it is.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(field, problem)
+        self.field, self.problem = field, problem
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.problem}"
+
+
 class CorruptionError(KafkaStoreError):
     """Bytes on disk that break their format.
 

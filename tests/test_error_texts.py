@@ -12,7 +12,7 @@ from kafkastore import errors
 from kafkastore.arguments import check_choice, check_collection, check_kind, whole_number
 from kafkastore.formats.indexes import index_growth
 from kafkastore.formats.indexes.index_format import offset_index, time_index
-from kafkastore.formats.primitives.protocol import ProtocolReader, ProtocolWriter
+from kafkastore.formats.messages.message_table import MessageTable
 from kafkastore.formats.records.compression import Codec, check_codec
 from kafkastore.formats.records.control_records import parse_control_record
 from kafkastore.formats.records.decompression import decompress
@@ -29,6 +29,11 @@ from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
 from kafkastore.spark.source.options import parse_options
 from kafkastore.store.log_store import as_topic_partition
 
+ONE = MessageTable("""
+One 0, versions 0-1
+    f int8
+    g string 1+
+""")
 TEXTS = [
     (
         errors.CorruptBatchError("checksum is wrong", path="/d/t-0/0.log", position=945),
@@ -255,16 +260,16 @@ RAISED: list[tuple[Callable[[], object], str]] = [
         lambda: LeaderEpochs().assign(-1, 5),
         "leader epoch and start offset must be at least 0, got -1 and 5",
     ),
-    (lambda: ProtocolReader(b"").int8("f"), "the bytes end in f at byte 0"),
-    (lambda: ProtocolReader(b"\xff\xff").string("f"), "f is null at byte 0"),
+    (lambda: ONE.known_codec(0, 0).parse(b""), "the bytes end in f at byte 0"),
+    (lambda: ONE.known_codec(0, 1).parse(b"\1\xff\xff"), "g is null at byte 1"),
     (
-        lambda: ProtocolReader(b"\0\5").version("value", 4),
-        "version of value must be from 0 to 4, got 5 at byte 0",
+        lambda: ONE.known_codec(0, 2, position=7),
+        "version of One must be from 0 to 1, got 2 at byte 7",
     ),
-    (lambda: ProtocolWriter().int8("f", 128), "f must be an int of 8 bits, got 128"),
+    (lambda: ONE.known_codec(0, 0).pack({"f": 128}), "f must be a signed int of 8 bits, got 128"),
     (
         lambda: pack_request(ListOffsetsRequest((), isolation_level=1), 1),
-        "isolation level is not a field of ListOffsets version 1",
+        "isolation_level is not a field of version 1",
     ),
     (lambda: kafkastore.open([]), "no path is given"),
     (lambda: kafkastore.open("/nowhere"), "/nowhere does not exist"),

@@ -19,6 +19,7 @@ LAYERS = (
     ("formats",),
     ("segment",),
     ("log",),
+    ("metadata",),
     ("recovery",),
     ("lookup",),
     ("store", "writing"),

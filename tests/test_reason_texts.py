@@ -20,7 +20,7 @@ import kafkastore
 from kafkastore import migration
 from kafkastore.formats.records.control_records import ControlRecord
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.log.modification_times import SegmentTimes, of_a_copy
 from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.spark import java

@@ -10,11 +10,14 @@ log nothing. Each module is one format and can be used by itself:
               `append_sets`, `control_records`, `compression`, `decompression`, `recompression`
 `indexes`     `index_format` (offset index and time index), `index_builder`, `index_growth`,
               `segment_growth`, `transaction_index`
-`state`       `file_names`, `checkpoints`, `leader_epochs`, `raft_snapshot`, `producer_state`,
+`state`       `file_names`, `checkpoints`, `leader_epochs`, `quorum_state`, `producer_state`,
               `producer_snapshot`, `transactions`
-`topics`      records of Kafka's own topics: `group_metadata`, `transaction_state`
+`messages`    `description` (the fields of messages, as a text), `message_codec`, `message_table`,
+              `record_tables`
+`topics`      the records of Kafka's own topics: `cluster_metadata`, `consumer_offsets`,
+              `transaction_state`, `share_group_state`, `remote_log_metadata`
 `requests`    `list_offsets`
-`primitives`  what several formats use: `crc`, `protocol`, `java_text`, `json_text`, `error_codes`
+`primitives`  what several formats use: `crc`, `java_text`, `json_text`, `error_codes`
 ============  ======================================================================================
 
 ``docs/formats/`` has a page for each format, byte by byte.

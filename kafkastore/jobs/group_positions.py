@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.job import Row, columns_of
 from kafkastore.store.log_store import AnyPartition, LogStore
 from kafkastore.store.partition_path import Copies, find_copies, weight

@@ -32,10 +32,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kafkastore.arguments import check_kind, whole_number
-from kafkastore.errors import UnsupportedFormatError, UnsupportedForMessageFormatError
+from kafkastore.errors import (
+    FieldValueError,
+    UnsupportedFormatError,
+    UnsupportedForMessageFormatError,
+)
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.primitives.error_codes import ErrorCode
-from kafkastore.formats.primitives.protocol import FieldValueError
 from kafkastore.formats.requests.list_offsets import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,

@@ -23,11 +23,10 @@ from kafkastore.arguments import check_collection
 from kafkastore.errors import CorruptBatchError, CorruptionError, KafkaStoreError
 from kafkastore.formats.records.control_records import ControlRecordType
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.topics.group_metadata import (
+from kafkastore.formats.topics.consumer_offsets import (
     OffsetAndMetadata,
     OffsetCommitKey,
-    parse_key,
-    parse_offset_commit_value,
+    parse_offset_commit,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.log_store import LogStore
@@ -126,9 +125,9 @@ def _parsed(
         if written.value is None:
             continue
         try:
-            key = parse_key(key_bytes)
-            if isinstance(key, OffsetCommitKey):
-                yield key, parse_offset_commit_value(written.value)
+            commit = parse_offset_commit(key_bytes, written.value)
+            if commit is not None:
+                yield commit
         except CorruptionError as error:
             if on_corrupt != "raise":
                 continue

@@ -35,7 +35,7 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.transactions import is_control
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.failover_check import FailoverCheck, check_failover

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.transactions import AbortedBatches, is_control
-from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.store.log_store import LogStore

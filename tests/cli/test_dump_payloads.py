@@ -16,18 +16,9 @@ from models.seed import examples
 
 from kafkastore.cli.dump.payloads import decoder_for
 from kafkastore.formats.records.record_batch import Record, TimestampType
-from kafkastore.formats.topics.group_metadata import (
-    GroupMetadata,
-    GroupMetadataKey,
-    MemberMetadata,
-    OffsetAndMetadata,
-    OffsetCommitKey,
-)
-from kafkastore.formats.topics.transaction_state import (
-    TransactionLogValue,
-    TransactionPartitions,
-    TransactionState,
-)
+from kafkastore.formats.topics import cluster_metadata
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.topics.transaction_state import TransactionState
 
 Write = Callable[..., Path]
 
@@ -111,27 +102,28 @@ def test_bytes_after_max_bytes_are_not_read(run: Run, written: Write) -> None:
 
 
 KEY = OffsetCommitKey("billing", "orders", 3)
-MEMBER = MemberMetadata("m-1", "client", "/10.0.0.1", 45_000, b"\0\1", b"", rebalance_timeout=300)
+MEMBER = {"member_id": "m-1", "client_id": "client", "client_host": "/10.0.0.1",
+          "session_timeout": 45_000, "subscription": b"\0\1", "rebalance_timeout": 300}
 COMMITS = Batch((
-    Row(0, 5, internal_topics.pack_group_key(KEY), internal_topics.pack_offset_commit_value(
+    Row(0, 5, internal_topics.pack_offset_commit_key(KEY), internal_topics.pack_offset_commit_value(
         OffsetAndMetadata(42, "", 1_500_000_000_000, leader_epoch=2), 3)),
-    Row(1, 5, internal_topics.pack_group_key(KEY), None),
-    Row(2, 5, internal_topics.pack_group_key(GroupMetadataKey("billing")),
-        internal_topics.pack_group_metadata_value(
-            GroupMetadata("consumer", 7, "range", "m-1", (MEMBER,), -1), 3)),
-    Row(3, 5, bytes.fromhex("0003 0001 67"), b"\0\0"),
-    Row(4, 5, internal_topics.pack_group_key(KEY)[:9], b""),
-    Row(5, 5, internal_topics.pack_group_key(KEY), b"\x7f\xff"),
+    Row(1, 5, internal_topics.pack_offset_commit_key(KEY), None),
+    Row(2, 5, internal_topics.pack_group_key("billing"), internal_topics.pack_group_value(
+        3, protocol_type="consumer", generation=7, protocol="range", leader="m-1",
+        members=(MEMBER,))),
+    Row(3, 5, bytes.fromhex("0003 0001 67"), bytes.fromhex("0000 00000005 01 07 02 aabb")),
+    Row(4, 5, internal_topics.pack_offset_commit_key(KEY)[:9], b""),
+    Row(5, 5, internal_topics.pack_offset_commit_key(KEY), b"\x7f\xff"),
     Row(6, 5, None, None),
 ))
 
 
 def test_commits_and_groups_are_reported_by_their_fields(run: Run, written: Write) -> None:
     path = written(COMMITS, marker(7, 5), directory="__consumer_offsets-49")
-    commit, tombstone, group, later, torn, foreign, keyless, end = decoded(run, path)
+    commit, tombstone, group, newer, torn, foreign, keyless, end = decoded(run, path)
     key = {"group": "billing", "topic": "orders", "partition": 3}
     assert commit == {
-        "type": "OffsetCommit", "key": key,
+        "type": "OffsetCommit", "version": 3, "key": key,
         "value": {"offset": 42, "metadata": "", "commit_timestamp": 1_500_000_000_000,
                   "leader_epoch": 2, "expire_timestamp": None, "topic_id": None},
     }
@@ -141,23 +133,30 @@ def test_commits_and_groups_are_reported_by_their_fields(run: Run, written: Writ
     assert group["value"]["generation"] == 7
     (member,) = group["value"]["members"]
     assert (member["member_id"], member["subscription"]) == ("m-1", "\0\1")
-    assert later == {"type": "ConsumerGroupMetadata", "key": {"group": "g"}}
-    for broken in (torn, foreign, keyless):
+    assert newer == {
+        "type": "ConsumerGroupMetadata", "version": 0, "key": {"group_id": "g"},
+        "value": {"epoch": 5, "metadata_hash": 0, "unknown_tagged_fields": {"7": "aabb"}},
+    }
+    assert foreign == {
+        "type": "OffsetCommit", "version": 32767, "key": key, "unparsed": ""}
+    for broken in (torn, keyless):
         assert broken is not None
         assert set(broken) == {"error"}
-    assert end is None  # a marker
+    assert end == {"type": "COMMIT", "value": {"coordinator_epoch": 0}}
     shown = run("dump", "--records", path)
     assert shown.code == 0
     assert '"partition": 3}, "value": {"offset": 42' in shown.out
 
 
 def test_transactional_ids_are_reported_by_their_fields(run: Run, written: Write) -> None:
-    value = TransactionLogValue(
-        9, 2, 60_000, TransactionState.PREPARE_COMMIT, (TransactionPartitions("orders", (0, 3)),),
-        1_500_000_000_001, 1_500_000_000_000,
-    )
     key = internal_topics.pack_transaction_key("tx-a")
-    data = internal_topics.pack_transaction_value(value, 0)
+    data = internal_topics.pack_transaction_value(
+        0, producer_id=9, producer_epoch=2, transaction_timeout_ms=60_000,
+        transaction_status=TransactionState.PREPARE_COMMIT,
+        transaction_partitions=({"topic": "orders", "partition_ids": (0, 3)},),
+        transaction_last_update_timestamp_ms=1_500_000_000_001,
+        transaction_start_timestamp_ms=1_500_000_000_000,
+    )
     path = written(
         Batch((Row(0, 5, key, data), Row(1, 5, key, None))),
         directory="__transaction_state-0",
@@ -173,13 +172,108 @@ def test_transactional_ids_are_reported_by_their_fields(run: Run, written: Write
         "type": "TransactionLog", "key": {"transactional_id": "tx-a"}, "value": None}
 
 
+SCRAM = internal_topics.pack_frame(
+    cluster_metadata.RECORDS, 11, 0, name="alice", mechanism=1, salt=b"s4lt", stored_key=b"st0red",
+    server_key=b"s3rver", iterations=4096,
+)
+PASSWORD, PLAIN = (
+    internal_topics.pack_frame(
+        cluster_metadata.RECORDS, 4, 0, resource_type=4, resource_name="1", name=name, value=value)
+    for name, value in (("ssl.keystore.password", "hunter2"), ("log.retention.ms", "72"))
+)
+NEWER = bytes((1, 11, 9)) + b"s4lt"
+CORRUPT = SCRAM[:-3]
+METADATA = Batch(tuple(
+    Row(offset, 5, None, value)
+    for offset, value in enumerate((SCRAM, PASSWORD, PLAIN, NEWER, CORRUPT))
+))
+SECRETS = ("s4lt", "st0red", "s3rver", "hunter2", "czR", "aHVudGVyMg")
+
+
+def test_secrets_are_masked(run: Run, written: Write) -> None:
+    path = written(METADATA, directory="__cluster_metadata-0")
+    scram, password, plain, newer, corrupt = decoded(run, path)
+    assert scram is not None
+    assert password is not None
+    assert plain is not None
+    assert scram["value"]["name"] == "alice"
+    assert {scram["value"][name] for name in ("salt", "stored_key", "server_key")} == {"(masked)"}
+    assert password["value"]["value"] == "(masked)"
+    assert plain["value"]["value"] == "72"
+    assert newer == {"type": "UserScramCredentialRecord", "version": 9, "unparsed": "(masked)"}
+    assert corrupt is not None
+    assert set(corrupt) == {"error"}
+    for options in (("--json",), (), ("--full",)):
+        shown = run("dump", "--records", path, *options).out
+        assert not any(secret in shown for secret in SECRETS)
+        assert "log.retention.ms" in shown
+
+
+def test_secrets_are_shown_if_asked_for(run: Run, written: Write) -> None:
+    path = written(METADATA, directory="__cluster_metadata-0")
+    rows = run("dump", "--records", "--show-secrets", path, "--json").lines
+    scram, password, *_ = (row["decoded"] for row in rows if row["kind"] == "record")
+    assert scram["value"]["salt"] == "s4lt"
+    assert password["value"]["value"] == "hunter2"
+
+
+def test_the_names_of_snapshots_say_what_their_records_are(run: Run, written: Write) -> None:
+    path = written(METADATA, directory="disk")
+    for name in ("00000000000000000123-0000000004.checkpoint", "bootstrap.checkpoint"):
+        snapshot = path.with_name(name)
+        snapshot.write_bytes(METADATA.data)
+        assert decoded(run, snapshot)[2] == {
+            "type": "ConfigRecord", "version": 0,
+            "value": {"resource_type": 4, "resource_name": "1", "name": "log.retention.ms",
+                      "value": "72"},
+        }
+
+
+QUORUM_STATES = {
+    '{"clusterId":"","leaderId":1,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,'
+    '"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}':
+        (0, 1, 7, -1, None, [1, 2]),
+    '{"leaderId":-1,"leaderEpoch":7,"votedId":3,"votedDirectoryId":"QJ3TNgAjSBW0wOWHMa9OIg",'
+    '"data_version":1}':
+        (1, -1, 7, 3, "QJ3TNgAjSBW0wOWHMa9OIg", None),
+}
+
+
+@pytest.mark.parametrize(("text", "fields"), QUORUM_STATES.items())
+def test_a_quorum_state_is_shown_by_its_fields(
+    run: Run, tmp_path: Path, text: str, fields: tuple[object, ...]
+) -> None:
+    path = tmp_path / "quorum-state"
+    path.write_text(text)
+    (row,) = run("dump", path, "--json").lines
+    assert tuple(row.values()) == ("quorum_state", str(path), *fields)
+    assert "leader epoch" in run("dump", path).out
+
+
+@pytest.mark.parametrize("text", [
+    "", "[]", "{", '{"data_version":2}', '{"data_version":0}', '{"data_version":true}', "\xff",
+    '{"leaderId":1,"leaderEpoch":7,"votedId":-1,"data_version":1}',
+    '{"leaderId":1,"leaderEpoch":7,"votedId":-1,"currentVoters":[1],"data_version":0}',
+    '{"leaderId":4000000000,"leaderEpoch":7,"votedId":-1,"data_version":0}',
+])
+def test_a_corrupt_quorum_state_is_named(run: Run, tmp_path: Path, text: str) -> None:
+    path = tmp_path / "quorum-state"
+    path.write_text(text, "latin-1")
+    ran = run("dump", path)
+    assert ran.code == 2
+    assert str(path) in ran.err
+
+
 def test_records_of_other_topics_are_not_decoded(run: Run, written: Write) -> None:
     for directory in ("orders-0", "__consumer_offsets", "my__consumer_offsets-0"):
         assert decoded(run, written(COMMITS, directory=directory)) == [None] * len(COMMITS.rows)
 
 
 @given(
-    st.sampled_from(["__consumer_offsets-0", "__transaction_state-0"]),
+    st.sampled_from([
+        "__consumer_offsets-0", "__transaction_state-0", "__share_group_state-0",
+        "__cluster_metadata-0", "__remote_log_metadata-0",
+    ]),
     st.binary(max_size=40) | st.integers(-1, 5).map(lambda kind: kind.to_bytes(2, signed=True)),
     st.none() | st.binary(max_size=60) | st.binary(max_size=60).map(lambda rest: b"\0\1" + rest),
 )
@@ -190,8 +284,8 @@ def test_any_bytes_are_decoded_or_reported_as_an_error(
     decode = decoder_for(Path(directory, "00000000000000000000.log"))
     assert decode is not None
     found = decode(Record(0, 5, TimestampType.CREATE_TIME, key, value, (), None))
-    assert json.loads(json.dumps(found)) == found
-    assert ("error" in found) != ("key" in found)
+    assert json.loads(json.dumps(found.fields)) == found.fields
+    assert ("error" in found.fields) != ("type" in found.fields)
 
 
 @pytest.mark.golden_cases(names="wide", answers="answers")

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models import format_document, message_model, message_strategies
-from models.message_model import LIST_OFFSETS_REQUEST, LIST_OFFSETS_RESPONSE, plain
+from models.message_model import known, plain
 from models.record_strategies import bounded
 
-from kafkastore.errors import CorruptionError, KafkaStoreError, UnsupportedFormatError
-from kafkastore.formats.primitives.protocol import FieldValueError
+from kafkastore.errors import (
+    CorruptionError,
+    FieldValueError,
+    KafkaStoreError,
+    UnsupportedFormatError,
+)
 from kafkastore.formats.requests import list_offsets, list_offsets_header
 from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
@@ -35,6 +39,8 @@ from kafkastore.formats.requests.list_offsets_header import (
 )
 
 VERSIONS = range(12)
+(LIST_OFFSETS_REQUEST,) = list_offsets.REQUESTS.descriptions.values()
+(LIST_OFFSETS_RESPONSE,) = list_offsets.RESPONSES.descriptions.values()
 
 
 def made(message_type, topic_type, partition_type):
@@ -130,7 +136,7 @@ def test_a_corrupt_message_is_read_as_the_model_does_or_refused(kind, version):
     @bounded(50)
     @given(message_strategies.damaged(sound) | st.binary(max_size=60))
     def check(data):
-        expected = outcome(lambda data: message_model.read(message, version, data)[0], data)
+        expected = known(outcome(lambda data: message_model.read(message, version, data)[0], data))
         assert plain(outcome(lambda data: parse(data, version), data)) == expected
 
     check()
@@ -156,7 +162,7 @@ def test_a_message_with_any_bit_flipped_is_a_message_or_refused(kind, version):
         data = bytearray(sound)
         data[bit // 8] ^= 1 << bit % 8
         data = bytes(data)
-        expected = outcome(lambda data: message_model.read(message, version, data)[0], data)
+        expected = known(outcome(lambda data: message_model.read(message, version, data)[0], data))
         assert plain(outcome(lambda data: parse(data, version), data)) == expected
         outcomes.add(expected is None)
     assert outcomes == {True, False}
@@ -207,15 +213,15 @@ def test_the_bytes_of_a_response_of_each_form():
 @pytest.mark.parametrize(
     ("version", "request_", "field"),
     [
-        (1, ListOffsetsRequest((), isolation_level=1), "isolation level"),
+        (1, ListOffsetsRequest((), isolation_level=1), "isolation_level"),
         (
             1,
             ListOffsetsRequest((ListOffsetsTopic("t", (ListOffsetsPartition(0, -1, -1, 2),)),)),
-            "max number of offsets",
+            "max_num_offsets",
         ),
-        (2, ListOffsetsRequest((), isolation_level=128), "isolation level"),
-        (2, ListOffsetsRequest((), replica_id=2**31), "replica id"),
-        (7, ListOffsetsRequest((ListOffsetsTopic("x" * 32768, ()),)), "topic"),
+        (2, ListOffsetsRequest((), isolation_level=128), "isolation_level"),
+        (2, ListOffsetsRequest((), replica_id=2**31), "replica_id"),
+        (7, ListOffsetsRequest((ListOffsetsTopic("x" * 32768, ()),)), "name"),
     ],
 )
 def test_a_request_that_would_lose_something_is_refused(version, request_, field):
@@ -227,11 +233,11 @@ def test_a_request_that_would_lose_something_is_refused(version, request_, field
 @pytest.mark.parametrize(
     ("version", "partition", "field"),
     [
-        (0, ListOffsetsPartitionResponse(0, offset=1), "timestamp and offset"),
-        (0, ListOffsetsPartitionResponse(0, timestamp=1), "timestamp and offset"),
-        (1, ListOffsetsPartitionResponse(0, old_style_offsets=(1,)), "old style offsets"),
-        (3, ListOffsetsPartitionResponse(0, leader_epoch=1), "leader epoch"),
-        (4, ListOffsetsPartitionResponse(0, error_code=2**15), "error code"),
+        (0, ListOffsetsPartitionResponse(0, offset=1), "offset"),
+        (0, ListOffsetsPartitionResponse(0, timestamp=1), "timestamp"),
+        (1, ListOffsetsPartitionResponse(0, old_style_offsets=(1,)), "old_style_offsets"),
+        (3, ListOffsetsPartitionResponse(0, leader_epoch=1), "leader_epoch"),
+        (4, ListOffsetsPartitionResponse(0, error_code=2**15), "error_code"),
     ],
 )
 def test_a_response_that_would_lose_something_is_refused(version, partition, field):

@@ -9,11 +9,7 @@ from golden.make import brokers
 from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java_client import JavaClients
 from models import record_reader
-from models.internal_topics import (
-    pack_group_key,
-    pack_group_metadata_value,
-    pack_offset_commit_value,
-)
+from models.internal_topics import pack_key, pack_value
 
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.requests.list_offsets import (
@@ -29,14 +25,7 @@ from kafkastore.formats.requests.list_offsets_header import (
     pack_request_header,
     parse_response_header,
 )
-from kafkastore.formats.topics.group_metadata import (
-    GroupMetadataKey,
-    OffsetCommitKey,
-    UnknownKey,
-    parse_group_metadata_value,
-    parse_key,
-    parse_offset_commit_value,
-)
+from kafkastore.formats.topics.consumer_offsets import RECORDS
 
 pytestmark = pytest.mark.kafka
 
@@ -127,39 +116,44 @@ def test_records_of_a_group_s_member_by_a_broker_are_parsed_and_packed_again(con
     if is_new:
         consume(context, "new-group", {"group.protocol": "consumer"})
     context.stop()
-    offsets, groups, others = read_records(context)
+    records = read_records(context)
 
-    members = {"classic-group", "new-group"} if is_new else {"classic-group"}
-    assert set(offsets) == {(group, "t", 0) for group in members}
-    for values in offsets.values():
-        parsed = [parse_offset_commit_value(value) for value in values]
-        assert parsed[-1].offset == COUNT
-        for value, data in zip(parsed, values, strict=True):
-            assert pack_offset_commit_value(value, offset_version) == data
+    commits = [record for record in records if record.name == "OffsetCommit"]
+    groups = {"classic-group", "new-group"} if is_new else {"classic-group"}
+    assert {tuple(record.key.values()) for record in commits} == {
+        (group, "t", 0) for group in groups
+    }
+    assert {record.version for record in commits} == {offset_version}
+    assert {record.value["offset"] for record in commits} == {COUNT}
 
-    assert "classic-group" in groups
-    values = [value for value in groups["classic-group"] if value is not None]
-    parsed = [parse_group_metadata_value(value) for value in values]
-    for value, data in zip(parsed, values, strict=True):
-        assert pack_group_metadata_value(value, group_version) == data
-    stable = next(value for value in parsed if value.members)
-    (member,) = stable.members
-    assert (stable.protocol_type, stable.protocol) == ("consumer", "range")
-    assert stable.generation == 1
-    assert stable.leader == member.member_id
-    assert (member.client_id, member.session_timeout) == ("tests", 6000)
-    assert member.client_host == "/127.0.0.1"
-    assert b"\0\1t" in member.subscription
-    assert b"\0\1t\0\0\0\1\0\0\0\0" in member.assignment
-    assert parsed[-1].members == ()
-    assert parsed[-1].protocol is None
+    classic = [
+        record for record in records
+        if record.name == "GroupMetadata" and record.key == {"group": "classic-group"}
+    ]
+    assert {record.version for record in classic} <= {group_version, None}
+    values = [record.value for record in classic if record.value is not None]
+    stable = next(value for value in values if value["members"])
+    (member,) = stable["members"]
+    assert (stable["protocol_type"], stable["protocol"]) == ("consumer", "range")
+    assert stable["generation"] == 1
+    assert stable["leader"] == member["member_id"]
+    assert (member["client_id"], member["session_timeout"]) == ("tests", 6000)
+    assert member["client_host"] == "/127.0.0.1"
+    assert b"\0\1t" in member["subscription"]
+    assert b"\0\1t\0\0\0\1\0\0\0\0" in member["assignment"]
+    assert values[-1]["members"] == ()
+    assert values[-1]["protocol"] is None
     if group_version >= 3:
-        assert abs(stable.current_state_timestamp / 1000 - time.time()) < 300
+        assert abs(stable["current_state_timestamp"] / 1000 - time.time()) < 300
 
+    others = [
+        record for record in records if record.name not in ("OffsetCommit", "GroupMetadata")
+    ]
     assert bool(others) == is_new
-    for key in others:
-        assert key.name.startswith("ConsumerGroup")
-        assert key.group == "new-group"
+    for record in others:
+        assert record.name.startswith("ConsumerGroup")
+        assert record.key["group_id"] == "new-group"
+        assert record.unparsed is None
 
 
 def consume(context, group, settings=None):
@@ -187,19 +181,15 @@ def consume(context, group, settings=None):
 
 
 def read_records(context):
-    """Values by key of offset commits and of groups, and the other keys, in offset order."""
-    offsets, groups, others = {}, {}, []
+    """Records in offset order; each is packed again into the broker's bytes."""
+    records = []
     for path in sorted((context.cluster.logs / "__consumer_offsets-0").glob("*.log")):
         for _, batch in record_reader.split(path.read_bytes())[0]:
             for record in RecordBatch(batch).records():
-                key = parse_key(record.key)
-                match key:
-                    case OffsetCommitKey():
-                        offsets.setdefault(key, []).append(record.value)
-                        assert pack_group_key(key) == record.key
-                    case GroupMetadataKey(group):
-                        groups.setdefault(group, []).append(record.value)
-                        assert pack_group_key(key) == record.key
-                    case UnknownKey():
-                        others.append(key)
-    return offsets, groups, others
+                parsed = RECORDS.parse_keyed(record.key, record.value)
+                assert pack_key(RECORDS, parsed.number, **parsed.key) == record.key
+                if parsed.value is not None:
+                    again = pack_value(RECORDS, parsed.number, parsed.version, **parsed.value)
+                    assert again == record.value
+                records.append(parsed)
+    return records

@@ -34,6 +34,7 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.index_builder import IndexBuilder
 from kafkastore.formats.indexes.index_format import offset_index, time_index
+from kafkastore.formats.messages.record_tables import RecordTable
 from kafkastore.formats.primitives.crc import crc32c
 from kafkastore.formats.records import (
     append_sets,
@@ -50,10 +51,15 @@ from kafkastore.formats.state import (
     file_names,
     producer_snapshot,
     producer_state,
-    raft_snapshot,
     transactions,
 )
-from kafkastore.formats.topics import group_metadata, transaction_state
+from kafkastore.formats.topics import (
+    cluster_metadata,
+    consumer_offsets,
+    remote_log_metadata,
+    share_group_state,
+    transaction_state,
+)
 
 RECORD_BATCH_PROPERTIES = [
     name
@@ -225,6 +231,15 @@ def read_list_offsets(data):
     list_offsets_header.parse_request_header(message)
 
 
+def read_keyed(table: RecordTable) -> Callable[[bytes], object]:
+    """Return a parser of a key's and a value's bytes, the key's size in the first byte."""
+    def parse(data: bytes) -> object:
+        end = 1 + data[0] if data else 0
+        return table.parse_keyed(data[1:end], data[end:])
+
+    return parse
+
+
 def read_each(*parse: Callable[[bytes], object]) -> Callable[[bytes], None]:
     """Return a reader that gives the same bytes to several parsers."""
 
@@ -383,13 +398,11 @@ PARSERS: dict[str, Parser] = {
     "file_names": Parser(read_file_names, ("names",)),
     "internal_topics": Parser(
         read_each(
-            group_metadata.parse_key,
-            group_metadata.parse_offset_commit_value,
-            group_metadata.parse_group_metadata_value,
-            transaction_state.parse_key,
-            transaction_state.parse_value,
-            raft_snapshot.parse_snapshot_header,
-            raft_snapshot.parse_snapshot_footer,
+            cluster_metadata.RECORDS.parse_framed,
+            remote_log_metadata.RECORDS.parse_framed,
+            read_keyed(consumer_offsets.RECORDS),
+            read_keyed(share_group_state.RECORDS),
+            read_keyed(transaction_state.RECORDS),
         ),
         ("key or value",),
     ),

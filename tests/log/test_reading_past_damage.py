@@ -11,7 +11,7 @@ from models.record_format import GZIP, Batch, Row, crc32c
 
 import kafkastore
 from kafkastore import CorruptionError, legacy
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 
 GROUP = OffsetCommitKey("g", "t", 0)
 

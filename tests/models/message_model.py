@@ -1,165 +1,43 @@
-"""Kafka's messages read and written by their definitions, as tables; slow, and knowing no message.
+"""Messages read and written by their descriptions; slow, and knowing nothing of codecs.
 
-The tables are those of Kafka's JSON definitions: name, type, first and last version, and where a
-field may be null or is tagged. `test_payloads_against_kafka` compares them with the definitions in
-the jars. Values are dictionaries by Kafka's names in snake case.
+Descriptions are compared with Kafka's own definitions by `test_payloads_against_kafka`.
 """
 
 import base64
 import re
 import struct
-from dataclasses import dataclass
 
-NUMBERS = {"int8": ">b", "int16": ">h", "int32": ">i", "int64": ">q"}
+from kafkastore.formats.messages.description import FieldType
+
+NUMBERS = {
+    FieldType.INT8: ">b",
+    FieldType.INT16: ">h",
+    FieldType.UINT16: ">H",
+    FieldType.INT32: ">i",
+    FieldType.UINT32: ">I",
+    FieldType.INT64: ">q",
+    FieldType.FLOAT64: ">d",
+}
 
 
 class Broken(Exception):
     """Bytes that are not a valid message."""
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field of a message; `type` is a list of fields for an array of structures."""
-
-    name: str
-    type: object
-    first: int = 0
-    last: int = 99
-    nullable: bool = False
-    tag: int | None = None
-    default: object = None
-
-    def is_in(self, version):
-        return self.first <= version <= self.last
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message: its fields, its versions, the first flexible one."""
-
-    fields: tuple
-    newest: int
-    flexible: int
-
-
-OFFSET_COMMIT_VALUE = Message(
-    (
-        Field("offset", "int64"),
-        Field("leader_epoch", "int32", 3, default=-1),
-        Field("metadata", "string"),
-        Field("commit_timestamp", "int64"),
-        Field("expire_timestamp", "int64", 1, 1, default=-1),
-        Field("topic_id", "uuid", 4, tag=0),
-    ),
-    newest=4,
-    flexible=4,
-)
-GROUP_METADATA_VALUE = Message(
-    (
-        Field("protocol_type", "string"),
-        Field("generation", "int32"),
-        Field("protocol", "string", nullable=True),
-        Field("leader", "string", nullable=True),
-        Field("current_state_timestamp", "int64", 2, default=-1),
-        Field(
-            "members",
-            (
-                Field("member_id", "string"),
-                Field("group_instance_id", "string", 3, nullable=True),
-                Field("client_id", "string"),
-                Field("client_host", "string"),
-                Field("rebalance_timeout", "int32", 1, default=-1),
-                Field("session_timeout", "int32"),
-                Field("subscription", "bytes"),
-                Field("assignment", "bytes"),
-            ),
-        ),
-    ),
-    newest=4,
-    flexible=4,
-)
-TRANSACTION_LOG_VALUE = Message(
-    (
-        Field("producer_id", "int64"),
-        Field("previous_producer_id", "int64", 1, tag=0, default=-1),
-        Field("next_producer_id", "int64", 1, tag=1, default=-1),
-        Field("producer_epoch", "int16"),
-        Field("next_producer_epoch", "int16", 1, tag=3, default=-1),
-        Field("transaction_timeout_ms", "int32"),
-        Field("transaction_status", "int8"),
-        Field(
-            "transaction_partitions",
-            (Field("topic", "string"), Field("partition_ids", "[]int32")),
-            nullable=True,
-        ),
-        Field("transaction_last_update_timestamp_ms", "int64"),
-        Field("transaction_start_timestamp_ms", "int64"),
-        Field("client_transaction_version", "int16", 1, tag=2, default=0),
-    ),
-    newest=1,
-    flexible=1,
-)
-LIST_OFFSETS_REQUEST = Message(
-    (
-        Field("replica_id", "int32"),
-        Field("isolation_level", "int8", 2, default=0),
-        Field(
-            "topics",
-            (
-                Field("name", "string"),
-                Field(
-                    "partitions",
-                    (
-                        Field("partition_index", "int32"),
-                        Field("current_leader_epoch", "int32", 4, default=-1),
-                        Field("timestamp", "int64"),
-                        Field("max_num_offsets", "int32", 0, 0, default=1),
-                    ),
-                ),
-            ),
-        ),
-        Field("timeout_ms", "int32", 10, default=0),
-    ),
-    newest=11,
-    flexible=6,
-)
-LIST_OFFSETS_RESPONSE = Message(
-    (
-        Field("throttle_time_ms", "int32", 2, default=0),
-        Field(
-            "topics",
-            (
-                Field("name", "string"),
-                Field(
-                    "partitions",
-                    (
-                        Field("partition_index", "int32"),
-                        Field("error_code", "int16"),
-                        Field("old_style_offsets", "[]int64", 0, 0, default=()),
-                        Field("timestamp", "int64", 1, default=-1),
-                        Field("offset", "int64", 1, default=-1),
-                        Field("leader_epoch", "int32", 4, default=-1),
-                    ),
-                ),
-            ),
-        ),
-    ),
-    newest=11,
-    flexible=6,
-)
-
-
 class Bytes:
     """Bytes taken from their start on."""
 
-    def __init__(self, data, flexible):
-        self.data, self.at, self.flexible = data, 0, flexible
+    def __init__(self, data):
+        self.data, self.at = data, 0
 
     def take(self, size):
         if size < 0 or self.at + size > len(self.data):
             raise Broken(f"{size} bytes wanted at {self.at} of {len(self.data)}")
         self.at += size
         return self.data[self.at - size : self.at]
+
+    def number(self, code):
+        return struct.unpack(code, self.take(struct.calcsize(code)))[0]
 
     def varint(self):
         bits = ""
@@ -172,106 +50,140 @@ class Bytes:
                 raise Broken("long varint")
         return None
 
-    def length(self, plain):
-        if self.flexible:
-            number = self.varint() - 1
-            return number if number < 2**31 else -1
-        return struct.unpack(NUMBERS[plain], self.take(struct.calcsize(NUMBERS[plain])))[0]
+    def length(self, is_compact, code):
+        if not is_compact:
+            return self.number(code)
+        number = self.varint() - 1
+        return number if number < 2**31 else -1
 
 
 def read(message, version, data):
     """Read a message; the value, and how many bytes it took."""
-    source = Bytes(data, version >= message.flexible)
-    return _read_fields(message.fields, version, source), source.at
+    source = Bytes(data)
+    return _read_fields(message.fields, version, version in message.flexible, source), source.at
 
 
-def _read_fields(fields, version, source):
-    value = {field.name: field.default for field in fields if not field.is_in(version)}
+def _read_fields(fields, version, is_flexible, source):
+    value = {field.name: field.default for field in fields}
     for field in fields:
-        if field.is_in(version) and field.tag is None:
-            value[field.name] = _read(field.type, version, source)
-            if value[field.name] is None and not field.nullable:
-                raise Broken(f"{field.name} is null")
-    if source.flexible:
-        _read_tagged(fields, version, source, value)
-    return value
-
-
-def _read_tagged(fields, version, source, value):
-    tagged = {field.tag: field for field in fields if field.tag is not None}
-    value.update({field.name: field.default for field in tagged.values()})
+        if version in field.versions and field.tag is None:
+            value[field.name] = _read(field, version, is_flexible, source)
+    if not is_flexible:
+        return value
+    tagged = {field.tag: field for field in fields if version in field.versions}
     count = source.varint()
     for _ in range(count if count < 2**31 else 0):
         tag, size = source.varint(), source.varint()
         if tag in tagged:
-            value[tagged[tag].name] = _read(tagged[tag].type, version, source)
+            value[tagged[tag].name] = _read(tagged[tag], version, is_flexible, source)
+        elif tag in {field.tag for field in fields}:
+            raise Broken("a tag of another version")
         else:
-            source.take(size)
+            value.setdefault("unknown_tagged_fields", {})[tag] = source.take(size)
+    return value
 
 
-def _read(kind, version, source):
-    if kind in NUMBERS:
-        return struct.unpack(NUMBERS[kind], source.take(struct.calcsize(NUMBERS[kind])))[0]
-    if kind == "uuid":
-        shown = base64.urlsafe_b64encode(source.take(16)).decode()[:22]
-        return None if shown == 22 * "A" else shown
-    size = source.length("int16" if kind == "string" else "int32")
+def _read(field, version, is_flexible, source):
+    is_nullable = version in field.nullable
+    if not field.is_array:
+        return _read_one(field, version, is_flexible, is_nullable, source)
+    size = source.length(is_flexible and not field.is_plain, ">i")
     if size < 0:
-        return None
-    if kind == "string":
-        if size > 32767:
-            raise Broken("long string")
-        return source.take(size).decode("utf-8", "surrogateescape")
-    if kind == "bytes":
-        return source.take(size)
+        return _null(is_nullable)
     if size > len(source.data) - source.at:
         raise Broken("more elements than bytes")
-    if isinstance(kind, str):
-        return tuple(_read(kind.removeprefix("[]"), version, source) for _ in range(size))
-    return tuple(_read_fields(kind, version, source) for _ in range(size))
+    return tuple(_read_one(field, version, is_flexible, False, source) for _ in range(size))
+
+
+def _read_one(field, version, is_flexible, is_nullable, source):
+    kind = field.type
+    if kind in NUMBERS:
+        return source.number(NUMBERS[kind])
+    if kind == FieldType.BOOL:
+        return source.take(1) != b"\0"
+    if kind == FieldType.UUID:
+        shown = base64.urlsafe_b64encode(source.take(16)).decode()[:22]
+        return None if shown == 22 * "A" else shown
+    if kind == FieldType.STRUCT:
+        if is_nullable and field.tag is None and source.number(">b") < 0:
+            return None
+        if is_nullable and field.tag is not None and not 0 < source.varint() < 2**31:
+            return None
+        return _read_fields(field.fields, version, is_flexible, source)
+    is_compact = is_flexible and not field.is_plain
+    size = source.length(is_compact, ">h" if kind == FieldType.STRING else ">i")
+    if size < 0:
+        return _null(is_nullable)
+    if kind == FieldType.BYTES:
+        return source.take(size)
+    if size > 32767:
+        raise Broken("long string")
+    return source.take(size).decode("utf-8", "surrogateescape")
+
+
+def _null(is_nullable):
+    if not is_nullable:
+        raise Broken("null")
 
 
 def write(message, version, value):
     """Write a value; fields that the version does not have are left out."""
-    return _write_fields(message.fields, version, version >= message.flexible, value)
+    return _write_fields(message.fields, version, version in message.flexible, value)
 
 
-def _write_fields(fields, version, flexible, value):
-    packed = b""
-    for field in fields:
-        if field.is_in(version) and field.tag is None:
-            packed += _write(field.type, version, flexible, value[field.name])
-    if not flexible:
-        return packed
-    tagged = sorted(
-        (field.tag, _write(field.type, version, flexible, value[field.name]))
-        for field in fields
-        if field.tag is not None and value[field.name] != field.default
+def _write_fields(fields, version, is_flexible, value):
+    present = [field for field in fields if version in field.versions]
+    packed = b"".join(
+        _write(field, version, is_flexible, value[field.name])
+        for field in present
+        if field.tag is None
     )
+    if not is_flexible:
+        return packed
+    tagged = dict(value.get("unknown_tagged_fields", {}))
+    for field in present:
+        if field.tag is not None and value[field.name] != field.default:
+            tagged[field.tag] = _write(field, version, is_flexible, value[field.name])
     packed += varint(len(tagged))
-    for tag, content in tagged:
+    for tag, content in sorted(tagged.items()):
         packed += varint(tag) + varint(len(content)) + content
     return packed
 
 
-def _write(kind, version, flexible, value):
+def _write(field, version, is_flexible, value):
+    is_nullable = version in field.nullable
+    if not field.is_array:
+        return _write_one(field, version, is_flexible, is_nullable, value)
+    is_compact = is_flexible and not field.is_plain
+    if value is None:
+        return _length(is_compact, ">i", -1)
+    elements = (_write_one(field, version, is_flexible, False, each) for each in value)
+    return _length(is_compact, ">i", len(value)) + b"".join(elements)
+
+
+def _write_one(field, version, is_flexible, is_nullable, value):
+    kind = field.type
     if kind in NUMBERS:
         return struct.pack(NUMBERS[kind], value)
-    if kind == "uuid":
-        return base64.urlsafe_b64decode(value + "==")
-    plain = NUMBERS["int16" if kind == "string" else "int32"]
+    if kind == FieldType.BOOL:
+        return b"\1" if value else b"\0"
+    if kind == FieldType.UUID:
+        return bytes(16) if value is None else base64.urlsafe_b64decode(value + "==")
+    if kind == FieldType.STRUCT:
+        if value is None:
+            return b"\xff" if field.tag is None else b"\0"
+        packed = _write_fields(field.fields, version, is_flexible, value)
+        return b"\1" + packed if is_nullable else packed
+    is_compact = is_flexible and not field.is_plain
+    code = ">h" if kind == FieldType.STRING else ">i"
     if value is None:
-        return b"\0" if flexible else struct.pack(plain, -1)
-    if kind == "string":
-        value = value.encode("utf-8", "surrogateescape")
-    size = varint(len(value) + 1) if flexible else struct.pack(plain, len(value))
-    if isinstance(value, bytes):
-        return size + value
-    if isinstance(kind, str):
-        elements = (_write(kind.removeprefix("[]"), version, flexible, one) for one in value)
-    else:
-        elements = (_write_fields(kind, version, flexible, one) for one in value)
-    return size + b"".join(elements)
+        return _length(is_compact, code, -1)
+    content = value.encode("utf-8", "surrogateescape") if kind == FieldType.STRING else value
+    return _length(is_compact, code, len(content)) + content
+
+
+def _length(is_compact, code, length):
+    return varint(length + 1) if is_compact else struct.pack(code, length)
 
 
 def varint(number):
@@ -289,15 +201,26 @@ def as_documented(fields, prefix=""):
     """The rows that a document should have for these fields."""
     rows = []
     for field in fields:
-        is_structure = isinstance(field.type, tuple)
-        kind = "array" if is_structure else field.type.replace("[]", "array of ")
-        kind += " or null" if field.nullable else ""
+        kind = field.type.name.lower()
+        if field.is_array:
+            kind = "array" if field.fields else f"array of {kind}"
+        kind += " or null" if field.nullable.newest >= 0 else ""
         kind += f", tag {field.tag}" if field.tag is not None else ""
-        span = f"{field.first}+" if field.last == 99 else str(field.last)
-        rows.append((prefix + field.name, kind, span))
-        if is_structure:
-            rows += as_documented(field.type, f"{prefix}{field.name}.")
+        oldest, newest = field.versions
+        rows.append((prefix + field.name, kind, str(newest) if newest == oldest else f"{oldest}+"))
+        rows += as_documented(field.fields, f"{prefix}{field.name}.")
     return rows
+
+
+def known(value):
+    """A value without the tagged fields that its description does not have."""
+    if isinstance(value, dict):
+        return {
+            name: known(field)
+            for name, field in value.items()
+            if name != "unknown_tagged_fields"
+        }
+    return tuple(map(known, value)) if isinstance(value, tuple) else value
 
 
 def plain(value):

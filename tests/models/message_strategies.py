@@ -2,6 +2,8 @@
 
 from hypothesis import strategies as st
 
+from kafkastore.formats.messages.description import FieldType
+
 NUMBERS = {
     f"int{bits}": st.one_of(
         st.sampled_from([-(2 ** (bits - 1)), -1, 0, 1, 2 ** (bits - 1) - 1]),
@@ -20,6 +22,19 @@ UUIDS = st.one_of(
     st.none(),
     st.sampled_from(["2P-XnPKnTZG5NwujU8kn6Q", "____________________-w", 21 * "A" + "Q"]),
 )
+VALUES = {
+    FieldType.BOOL: st.booleans(),
+    FieldType.INT8: NUMBERS["int8"],
+    FieldType.INT16: NUMBERS["int16"],
+    FieldType.UINT16: st.integers(0, 2**16 - 1),
+    FieldType.INT32: NUMBERS["int32"],
+    FieldType.UINT32: st.integers(0, 2**32 - 1),
+    FieldType.INT64: NUMBERS["int64"],
+    FieldType.FLOAT64: st.floats(allow_nan=False),
+    FieldType.STRING: STRINGS,
+    FieldType.BYTES: BINARY,
+    FieldType.UUID: UUIDS,
+}
 
 
 def values(message, version):
@@ -28,27 +43,20 @@ def values(message, version):
 
 
 def _structures(fields, version):
-    chosen = {}
-    for field in fields:
-        if not field.is_in(version):
-            chosen[field.name] = st.just(field.default)
-        elif field.nullable:
-            chosen[field.name] = st.none() | _values(field.type, version)
-        elif field.tag is not None:
-            chosen[field.name] = st.just(field.default) | _values(field.type, version)
-        else:
-            chosen[field.name] = _values(field.type, version)
-    return st.fixed_dictionaries(chosen)
+    return st.fixed_dictionaries({
+        field.name: _values(field, version)
+        if version in field.versions
+        else st.just(field.default)
+        for field in fields
+    })
 
 
-def _values(kind, version):
-    if kind in NUMBERS:
-        return NUMBERS[kind]
-    if kind in ("string", "bytes", "uuid"):
-        return {"string": STRINGS, "bytes": BINARY, "uuid": UUIDS}[kind]
-    if isinstance(kind, str):
-        return st.lists(NUMBERS[kind.removeprefix("[]")], max_size=4).map(tuple)
-    return st.lists(_structures(kind, version), max_size=3).map(tuple)
+def _values(field, version):
+    one = _structures(field.fields, version) if field.fields else VALUES[field.type]
+    chosen = st.lists(one, max_size=3).map(tuple) if field.is_array else one
+    if version in field.nullable:
+        return st.none() | chosen
+    return st.just(field.default) | chosen if field.tag is not None else chosen
 
 
 @st.composite

@@ -20,7 +20,7 @@ import kafkastore
 from kafkastore import legacy, migration
 from kafkastore.checks.reindex import plan_reindex, reindex_partition
 from kafkastore.cli.command_list import cli
-from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
 from kafkastore.jobs.group_positions import position_items
 from kafkastore.jobs.inventory import InventoryJob

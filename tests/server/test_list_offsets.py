@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkastore
-from kafkastore.errors import UnsupportedFormatError
-from kafkastore.formats.primitives.protocol import FieldValueError
+from kafkastore.errors import FieldValueError, UnsupportedFormatError
 from kafkastore.formats.requests.list_offsets import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,

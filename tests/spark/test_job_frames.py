@@ -18,7 +18,7 @@ import kafkastore
 from kafkastore import legacy, samples
 from kafkastore.cli.command_list import cli
 from kafkastore.errors import NotALogDirectoryError
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.jobs.compare import CompareJob
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.inventory import InventoryJob

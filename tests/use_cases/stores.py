@@ -4,12 +4,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from models.internal_topics import pack_group_key, pack_offset_commit_value
+from models.internal_topics import pack_offset_commit_key, pack_offset_commit_value
 from models.written_log import UnsyncedFileSystem
 
 from kafkastore import LogDirWriter
 from kafkastore.formats.records.record_builder import build_batch, build_end_transaction_marker
-from kafkastore.formats.topics.group_metadata import (
+from kafkastore.formats.topics.consumer_offsets import (
     OffsetAndMetadata,
     OffsetCommitKey,
 )
@@ -28,7 +28,7 @@ def commit(group, topic, partition, offset, version=3):
     value = None
     if offset is not None:
         value = pack_offset_commit_value(OffsetAndMetadata(offset, "", T0), version)
-    return record(T0, value, pack_group_key(OffsetCommitKey(group, topic, partition)))
+    return record(T0, value, pack_offset_commit_key(OffsetCommitKey(group, topic, partition)))
 
 
 class Writer:

@@ -4,17 +4,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.internal_topics import pack_group_key, pack_group_metadata_value
+from models.internal_topics import pack_group_key, pack_group_value, pack_offset_commit_key
 from models.seed import examples
 from use_cases.stores import T0, commit, record, written
 
 import kafkastore
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.topics.group_metadata import (
-    GroupMetadata,
-    GroupMetadataKey,
-    OffsetCommitKey,
-)
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError, committed_offsets
 
 TOPIC = "__consumer_offsets"
@@ -65,8 +61,8 @@ def test_all_partitions_of_the_topic_are_read_and_groups_can_be_chosen(tmp_path)
 def test_other_records_of_the_topic_are_skipped(tmp_path):
     with written(tmp_path / "logs") as partition:
         offsets = partition(TOPIC)
-        empty = pack_group_metadata_value(GroupMetadata("consumer", 1, None, None, ()), 3)
-        group = record(T0, empty, pack_group_key(GroupMetadataKey("a")))
+        empty = pack_group_value(3, protocol_type="consumer", generation=1)
+        group = record(T0, empty, pack_group_key("a"))
         offsets.add(group, commit("a", "t", 0, 4))
         offsets.add(record(T0, b"?", bytes.fromhex("0003 0001 61")))
     assert found(tmp_path / "logs") == {("a", "t", 0): 4}
@@ -145,7 +141,7 @@ def test_any_sequence_gives_the_offsets_of_a_coordinator_that_reads_each_record(
 
 def test_a_corrupt_value_is_an_error_with_its_offset(tmp_path):
     with written(tmp_path / "logs") as partition:
-        key = pack_group_key(OffsetCommitKey("a", "t", 0))
+        key = pack_offset_commit_key(OffsetCommitKey("a", "t", 0))
         partition(TOPIC).add(commit("b", "t", 0, 4), record(T0, b"\0\3\0", key))
     with pytest.raises(CorruptionError) as error:
         found(tmp_path / "logs")

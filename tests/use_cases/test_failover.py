@@ -12,7 +12,7 @@ from use_cases.stores import T0, commit, record, written
 
 import kafkastore
 from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.jobs.failover import failover
 from kafkastore.use_cases.failover import FailoverError, UnknownLatencyError
 from kafkastore.use_cases.failover_check import check_failover

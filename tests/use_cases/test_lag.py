@@ -10,7 +10,7 @@ from use_cases.stores import T0, commit, record, written
 import kafkastore
 from kafkastore.errors import ArgumentTypeError
 from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.use_cases.lag import OffsetPlace, Unread, find_unread
 
 

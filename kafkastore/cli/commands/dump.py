@@ -47,6 +47,10 @@ class NotDecodedError(KafkaStoreError):
     "--max-bytes", type=click.IntRange(min=0), metavar="BYTES",
     help="Decode only the batches within the first BYTES bytes of a .log.",
 )
+@click.option(
+    "--show-secrets", is_flag=True,
+    help="Print salts and keys of users and passwords in configurations, instead of masking them.",
+)
 @zone_option
 @json_option
 def command(
@@ -54,15 +58,18 @@ def command(
     records: bool,
     full: bool,
     max_bytes: int | None,
+    show_secrets: bool,
     zone: tzinfo | None,
     as_json: bool,
 ) -> int:
     """Decode logs, indexes, snapshots, checkpoints and properties of a directory.
 
-    The name of a file decides how it is decoded. Records are decoded in directories of
-    __consumer_offsets and __transaction_state. A corrupt file is decoded up to the corrupt byte.
+    The name of a file decides how it is decoded. With --records, the records of the topics that
+    brokers write for themselves are decoded too: __cluster_metadata and its snapshots,
+    __consumer_offsets, __transaction_state, __share_group_state, __remote_log_metadata. A corrupt
+    file is decoded up to the corrupt byte.
     """
-    options = DumpOptions(records, full, zone, as_json, max_bytes)
+    options = DumpOptions(records, full, zone, as_json, max_bytes, show_secrets)
     problems = failures = 0
     for number, path in enumerate(files):
         if len(files) > 1 and not as_json:

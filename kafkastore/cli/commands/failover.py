@@ -15,7 +15,7 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note, print_pro
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_number, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.group_positions import GroupPosition, position_items
 from kafkastore.jobs.latency import LatencyJob

@@ -14,7 +14,7 @@ from kafkastore.cli.output.tables import format_count, format_number, print_tabl
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.topics.group_metadata import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.group_positions import committed_positions, position_items
 from kafkastore.jobs.lag import LagJob
 from kafkastore.log.isolation import Isolation

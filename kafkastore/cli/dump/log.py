@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafkastore.cli.dump.payloads import decoder_for
+from kafkastore.cli.dump.payloads import MASKED, decode_control, decoder_for
 from kafkastore.cli.output.bytes_text import SHORTENED, format_bytes, json_bytes
 from kafkastore.cli.output.failures import print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
@@ -37,7 +37,7 @@ def dump_log(path: Path, options: DumpOptions) -> int:
         newest=24, type=-13, epoch=5, producer=12, checksum=-8, marks=-1,
     )
     problems, valid_bytes = 0, 0
-    decoder = decoder_for(path) if options.records else None
+    decoder = decoder_for(path, show_secrets=options.show_secrets) if options.records else None
     with LogFile(path) as log:
         for run, index, batch in _batches_within(log, options.max_bytes):
             valid_bytes = batch["position"] + batch["size"]
@@ -47,7 +47,9 @@ def dump_log(path: Path, options: DumpOptions) -> int:
             else:
                 _print_batch(shown, batch, options)
             if options.records:
-                _dump_records(path, run, index, options, None if batch["is_control"] else decoder)
+                _dump_records(
+                    path, run, index, options, decode_control if batch["is_control"] else decoder
+                )
         if valid_bytes < log.size and options.max_bytes is None:
             with LogFile(path, _bounds_of(path)) as placed:
                 placed.check_end(valid_bytes)
@@ -130,14 +132,20 @@ def _dump_records(
     except CorruptionError as error:
         raise error.located(path) from error
     for record in records:
-        decoded = None if decoder is None else {"decoded": decoder(record)}
+        decoded = None if decoder is None else decoder(record)
+        is_masked = decoded is not None and decoded.is_masked
         if options.as_json:
-            fields = json_record(record, headers=True) | (decoded or {})
+            fields = json_record(record, headers=True)
+            if is_masked:
+                fields.pop("value_base64", None)
+                fields["value"] = MASKED
+            if decoded is not None:
+                fields["decoded"] = decoded.fields
             write_json({"kind": "record", "file": str(path), **fields})
         else:
-            print("    " + _record_line(record, options))
+            print("    " + _record_line(record, options, is_masked=is_masked))
             if decoded is not None:
-                print("        " + json.dumps(decoded["decoded"]))
+                print("        " + json.dumps(decoded.fields))
 
 
 def json_record(record: Record, *, headers: bool) -> dict[str, Any]:
@@ -157,13 +165,13 @@ def json_record(record: Record, *, headers: bool) -> dict[str, Any]:
     return fields
 
 
-def _record_line(record: Record, options: DumpOptions) -> str:
+def _record_line(record: Record, options: DumpOptions, *, is_masked: bool) -> str:
     limit = None if options.full else SHORTENED
     parts = [
         f"offset {record.offset}",
         format_time(record.timestamp, options.zone),
         f"key {format_bytes(record.key, limit)}",
-        f"value {format_bytes(record.value, limit)}",
+        f"value {MASKED if is_masked else format_bytes(record.value, limit)}",
     ]
     if record.headers:
         parts.append(f"headers {format_headers(record, limit)}")

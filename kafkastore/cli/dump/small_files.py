@@ -1,7 +1,7 @@
 """Print checkpoints, snapshots and metadata files, for ``kafkastore dump``."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from kafkastore.formats.state.checkpoints import (
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
+from kafkastore.formats.state.quorum_state import NO_ID, QuorumState, parse_quorum_state
 from kafkastore.log.time_text import format_time
 from kafkastore.segment.small_file import read_whole
 
@@ -62,6 +63,23 @@ def _dump_partition_metadata(path: Path, options: DumpOptions) -> int:
     topic_id = _parse(path, parse_partition_metadata)
     _show(path, options, "partition_metadata", ("topic_id",), [(topic_id,)])
     return 0
+
+
+def _dump_quorum_state(path: Path, options: DumpOptions) -> int:
+    """Print the fields of the quorum state."""
+    state = _parse(path, parse_quorum_state)
+    if options.as_json:
+        write_json({"kind": "quorum_state", "file": str(path), **state._asdict()})
+    else:
+        print_table(("name", "value"), ((name, str(each)) for name, each in _known(state)))
+    return 0
+
+
+def _known(state: QuorumState) -> Iterator[tuple[str, object]]:
+    """Yield the fields that are known, with their names."""
+    for name, value in state._asdict().items():
+        if value not in (None, NO_ID):
+            yield name.replace("_", " "), ", ".join(map(str, value)) if name == "voters" else value
 
 
 def _dump_clean_shutdown_marker(path: Path, options: DumpOptions) -> int:
@@ -120,6 +138,7 @@ DUMPS_BY_NAME: Mapping[str, Callable[[Path, DumpOptions], int]] = {
     file_names.LEADER_EPOCH_CHECKPOINT: _dump_leader_epoch_checkpoint,
     file_names.META_PROPERTIES: _dump_meta_properties,
     file_names.PARTITION_METADATA: _dump_partition_metadata,
+    file_names.QUORUM_STATE: _dump_quorum_state,
     file_names.CLEAN_SHUTDOWN_FILE: _dump_clean_shutdown_marker,
 }
 

@@ -12,7 +12,7 @@ import click
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.topics.group_metadata import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 

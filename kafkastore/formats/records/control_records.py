@@ -9,11 +9,12 @@ A control batch (attribute bit 5) has one record, big-endian::
              int16     int16                         int16     int32
 
 The value shown is that of ABORT and COMMIT, the markers that end a transaction. The other types are
-KRaft's and have values of their own.
+KRaft's; `KRAFT_VALUES` has their values, which begin with their version too.
 
 ``docs/formats/control_records.md`` has the odd cases and a worked example.
 
-Source: Kafka 3.9.0 ``ControlRecordType``, ``EndTransactionMarker``.
+Source: Kafka 3.9.0 ``ControlRecordType``, ``EndTransactionMarker``; 4.3.1 ``ControlRecordUtils``,
+``LeaderChangeMessage.json``, ``SnapshotHeaderRecord.json`` and the like.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.errors import ArgumentValueError, CorruptBatchError
-from kafkastore.formats.primitives.protocol import unpack_int
+from kafkastore.formats.messages.message_table import MessageTable, Values
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.record_batch import Record, RecordBatch
@@ -52,6 +53,43 @@ _KNOWN_TYPES = {int(kind): kind for kind in ControlRecordType}
 _MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
+KRAFT_VALUES = MessageTable("""
+LeaderChange 2, versions 0-1, flexible 0+
+    version int16
+    leader_id int32
+    voters struct[]
+        voter_id int32
+        voter_directory_id uuid 1+
+    granting_voters struct[]
+        voter_id int32
+        voter_directory_id uuid 1+
+
+SnapshotHeader 3, version 0, flexible 0+
+    version int16
+    last_contained_log_timestamp int64
+
+SnapshotFooter 4, version 0, flexible 0+
+    version int16
+
+KRaftVersion 5, version 0, flexible 0+
+    version int16
+    k_raft_version int16
+
+KRaftVoters 6, version 0, flexible 0+
+    version int16
+    voters struct[]
+        voter_id int32
+        voter_directory_id uuid
+        endpoints struct[]
+            name string
+            host string
+            port uint16
+        k_raft_version_feature struct
+            min_supported_version int16
+            max_supported_version int16
+""")
+
+
 class ControlRecord(NamedTuple):
     """A control record; an unknown `type` is an int; `version` is the key's.
 
@@ -73,13 +111,31 @@ def parse_control_record(record: Record, *, position: int | None = None) -> Cont
     Source: Kafka 3.9.0 ``ControlRecordType.parseTypeId``, ``EndTransactionMarker``.
     """
     key = _checked(record, "key", record.key, KEY_SIZE, position)
-    version = unpack_int(key, KEY_VERSION_AT, KEY_TYPE_AT)
-    number = unpack_int(key, KEY_TYPE_AT, KEY_SIZE)
+    version = int.from_bytes(key[KEY_VERSION_AT:KEY_TYPE_AT], "big", signed=True)
+    number = int.from_bytes(key[KEY_TYPE_AT:KEY_SIZE], "big", signed=True)
     kind = _KNOWN_TYPES.get(number, number)
     if kind not in _MARKERS:
         return ControlRecord(kind, version)
     value = _checked(record, "value", record.value, MARKER_SIZE, position)
-    return ControlRecord(kind, version, unpack_int(value, MARKER_COORDINATOR_EPOCH_AT, MARKER_SIZE))
+    epoch = int.from_bytes(value[MARKER_COORDINATOR_EPOCH_AT:MARKER_SIZE], "big", signed=True)
+    return ControlRecord(kind, version, epoch)
+
+
+def parse_kraft_value(record: Record, *, position: int | None = None) -> Values | None:
+    """Parse the value of a KRaft control record; None for another type.
+
+    Reads a version that is not known yet as the newest, as Kafka does. Raises `CorruptionError`,
+    with the position in the value, if a field is incomplete.
+
+    Source: Kafka 4.3.1 ``ControlRecordUtils``.
+    """
+    kind = parse_control_record(record, position=position).type
+    if kind not in KRAFT_VALUES.descriptions:
+        return None
+    value = _checked(record, "value", record.value, 2, position)
+    version = int.from_bytes(value[0:2], "big", signed=True)
+    newest = KRAFT_VALUES.descriptions[kind].versions.newest
+    return KRAFT_VALUES.known_codec(kind, min(version, newest)).parse(value)[0]
 
 
 def first_control_record(batch: RecordBatch) -> ControlRecord | None:
@@ -106,7 +162,7 @@ def _checked(
             f"got {found}",
             position=position,
         )
-    version = unpack_int(content, 0, 2)
+    version = int.from_bytes(content[0:2], "big", signed=True)
     if version < 0:
         raise CorruptBatchError(
             f"control record at offset {record.offset}: impossible version {version} of the {what}",

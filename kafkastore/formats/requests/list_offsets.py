@@ -1,22 +1,7 @@
 """ListOffsets, API key 2: the request for offsets by time, and its response.
 
-Their headers are in `list_offsets_header`::
-
-    request               replica_id int32 | isolation_level int8 (from 2) | topics
-                          | timeout_ms int32 (from 10)
-      topic               name string | partitions
-        partition         partition_index int32 | current_leader_epoch int32 (from 4)
-                          | timestamp int64 | max_num_offsets int32 (only 0)
-
-    response              throttle_time_ms int32 (from 2) | topics
-      topic               name string | partitions
-        partition         partition_index int32 | error_code int16
-                          | old_style_offsets array of int64 (only 0)
-                          | timestamp int64 (from 1) | offset int64 (from 1)
-                          | leader_epoch int32 (from 4)
-
-The numbers are versions of the request. From version 6 on it is flexible: every structure ends with
-tagged fields, of which none is defined. Strings and arrays are those of `protocol`.
+Their headers are in `list_offsets_header`. The numbers in the descriptions are versions of the
+request.
 
 ``docs/formats/list_offsets.md`` has the changes of each version, and the odd cases.
 
@@ -27,20 +12,44 @@ Source: Kafka 3.9.1 (versions 0 to 9), 4.1.1 (1 to 10), 4.2.0 (1 to 11) ``ListOf
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from kafkastore.formats.primitives.protocol import (
-    FieldValueError,
-    ProtocolReader,
-    ProtocolWriter,
-    check_version,
-)
+from kafkastore.formats.messages.message_table import MessageTable, Values
 
 API_KEY = 2
 NEWEST_VERSION = 11
 FIRST_VERSION_WITH_ISOLATION = 2
 FIRST_VERSION_WITH_EPOCHS = 4
 FIRST_FLEXIBLE_VERSION = 6
+
+StructT = TypeVar("StructT", bound=NamedTuple)
+
+REQUESTS = MessageTable("""
+ListOffsets 2, versions 0-11, flexible 6+
+    replica_id int32
+    isolation_level int8 2+
+    topics struct[]
+        name string
+        partitions struct[]
+            partition_index int32
+            current_leader_epoch int32 4+ ignorable = -1
+            timestamp int64
+            max_num_offsets int32 0 = 1
+    timeout_ms int32 10+ ignorable
+""")
+RESPONSES = MessageTable("""
+ListOffsets 2, versions 0-11, flexible 6+
+    throttle_time_ms int32 2+ ignorable
+    topics struct[]
+        name string
+        partitions struct[]
+            partition_index int32
+            error_code int16
+            old_style_offsets int64[] 0
+            timestamp int64 1+ = -1
+            offset int64 1+ = -1
+            leader_epoch int32 4+ = -1
+""")
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -191,39 +200,7 @@ def pack_request(request: ListOffsetsRequest, version: int) -> bytes:
     >>> pack_request(ListOffsetsRequest((topic,)), 1).hex(" ", -4)
     'ffffffff 00000001 00017400 00000100 000000ff ffffffff ffffff'
     """
-    writer = _writer(version)
-    writer.int32("replica id", request.replica_id)
-    if version >= FIRST_VERSION_WITH_ISOLATION:
-        writer.int8("isolation level", request.isolation_level)
-    elif request.isolation_level != READ_UNCOMMITTED:
-        raise _no_field("isolation level", version)
-    writer.array("topics", request.topics, lambda topic: _put_topic(writer, topic, version))
-    if version >= 10:
-        writer.int32("timeout", request.timeout_ms)
-    writer.tagged_fields("tagged field")
-    return writer.packed()
-
-
-def _put_topic(writer: ProtocolWriter, topic: ListOffsetsTopic, version: int) -> None:
-    """Write the request for one topic."""
-    writer.string("topic", topic.name)
-    writer.array(
-        "partitions", topic.partitions, lambda partition: _put_partition(writer, partition, version)
-    )
-    writer.tagged_fields("tagged field")
-
-
-def _put_partition(writer: ProtocolWriter, partition: ListOffsetsPartition, version: int) -> None:
-    """Write the request for one partition."""
-    writer.int32("partition", partition.partition_index)
-    if version >= FIRST_VERSION_WITH_EPOCHS:
-        writer.int32("current leader epoch", partition.current_leader_epoch)
-    writer.int64("timestamp", partition.timestamp)
-    if version == 0:
-        writer.int32("max number of offsets", partition.max_num_offsets)
-    elif partition.max_num_offsets != 1:
-        raise _no_field("max number of offsets", version)
-    writer.tagged_fields("tagged field")
+    return REQUESTS.known_codec(API_KEY, version).pack(_plain(request))
 
 
 def parse_request(data: bytes, version: int) -> ListOffsetsRequest:
@@ -248,35 +225,9 @@ def parse_request(data: bytes, version: int) -> ListOffsetsRequest:
     UnsupportedFormatError
         If the version is another.
     """
-    reader = _reader(data, version)
-    replica_id = reader.int32("replica id")
-    isolation_level = READ_UNCOMMITTED
-    if version >= FIRST_VERSION_WITH_ISOLATION:
-        isolation_level = reader.int8("isolation level")
-    topics = reader.array("topics", lambda: _take_topic(reader, version))
-    timeout_ms = reader.int32("timeout") if version >= 10 else 0
-    reader.tagged_fields("tagged field")
-    return ListOffsetsRequest(topics, replica_id, isolation_level, timeout_ms)
-
-
-def _take_topic(reader: ProtocolReader, version: int) -> ListOffsetsTopic:
-    """Read the request for one topic."""
-    name = reader.string("topic")
-    partitions = reader.array("partitions", lambda: _take_partition(reader, version))
-    reader.tagged_fields("tagged field")
-    return ListOffsetsTopic(name, partitions)
-
-
-def _take_partition(reader: ProtocolReader, version: int) -> ListOffsetsPartition:
-    """Read the request for one partition."""
-    index = reader.int32("partition")
-    epoch = UNKNOWN_EPOCH
-    if version >= FIRST_VERSION_WITH_EPOCHS:
-        epoch = reader.int32("current leader epoch")
-    timestamp = reader.int64("timestamp")
-    max_num_offsets = reader.int32("max number of offsets") if version == 0 else 1
-    reader.tagged_fields("tagged field")
-    return ListOffsetsPartition(index, timestamp, epoch, max_num_offsets)
+    fields, _ = REQUESTS.known_codec(API_KEY, version).parse(data)
+    fields["topics"] = _topics(fields, ListOffsetsTopic, ListOffsetsPartition)
+    return _tuple(ListOffsetsRequest, fields)
 
 
 def pack_response(response: ListOffsetsResponse, version: int) -> bytes:
@@ -296,51 +247,7 @@ def pack_response(response: ListOffsetsResponse, version: int) -> bytes:
     UnsupportedFormatError
         If the version is another.
     """
-    writer = _writer(version)
-    if version >= 2:
-        writer.int32("throttle time", response.throttle_time_ms)
-    writer.array(
-        "topics", response.topics, lambda topic: _put_topic_response(writer, topic, version)
-    )
-    writer.tagged_fields("tagged field")
-    return writer.packed()
-
-
-def _put_topic_response(
-    writer: ProtocolWriter, topic: ListOffsetsTopicResponse, version: int
-) -> None:
-    """Write the response for one topic."""
-    writer.string("topic", topic.name)
-    writer.array(
-        "partitions",
-        topic.partitions,
-        lambda partition: _put_partition_response(writer, partition, version),
-    )
-    writer.tagged_fields("tagged field")
-
-
-def _put_partition_response(
-    writer: ProtocolWriter, partition: ListOffsetsPartitionResponse, version: int
-) -> None:
-    """Write the response for one partition."""
-    writer.int32("partition", partition.partition_index)
-    writer.int16("error code", partition.error_code)
-    if version == 0:
-        writer.array(
-            "offsets", partition.old_style_offsets, lambda offset: writer.int64("offset", offset)
-        )
-        if (partition.timestamp, partition.offset) != (UNKNOWN_TIMESTAMP, UNKNOWN_OFFSET):
-            raise _no_field("timestamp and offset", version)
-    else:
-        writer.int64("timestamp", partition.timestamp)
-        writer.int64("offset", partition.offset)
-        if partition.old_style_offsets:
-            raise _no_field("old style offsets", version)
-    if version >= FIRST_VERSION_WITH_EPOCHS:
-        writer.int32("leader epoch", partition.leader_epoch)
-    elif partition.leader_epoch != UNKNOWN_EPOCH:
-        raise _no_field("leader epoch", version)
-    writer.tagged_fields("tagged field")
+    return RESPONSES.known_codec(API_KEY, version).pack(_plain(response))
 
 
 def parse_response(data: bytes, version: int) -> ListOffsetsResponse:
@@ -365,47 +272,32 @@ def parse_response(data: bytes, version: int) -> ListOffsetsResponse:
     UnsupportedFormatError
         If the version is another.
     """
-    reader = _reader(data, version)
-    throttle_time_ms = reader.int32("throttle time") if version >= 2 else 0
-    topics = reader.array("topics", lambda: _take_topic_response(reader, version))
-    reader.tagged_fields("tagged field")
-    return ListOffsetsResponse(topics, throttle_time_ms)
+    fields, _ = RESPONSES.known_codec(API_KEY, version).parse(data)
+    fields["topics"] = _topics(fields, ListOffsetsTopicResponse, ListOffsetsPartitionResponse)
+    return _tuple(ListOffsetsResponse, fields)
 
 
-def _take_topic_response(reader: ProtocolReader, version: int) -> ListOffsetsTopicResponse:
-    """Read the response for one topic."""
-    name = reader.string("topic")
-    partitions = reader.array("partitions", lambda: _take_partition_response(reader, version))
-    reader.tagged_fields("tagged field")
-    return ListOffsetsTopicResponse(name, partitions)
+def _topics(
+    fields: Values, topic_type: type[StructT], partition_type: type[NamedTuple]
+) -> tuple[StructT, ...]:
+    """Return the topics in a message, with their partitions."""
+    return tuple(
+        _tuple(topic_type, topic | {
+            "partitions": tuple(_tuple(partition_type, each) for each in topic["partitions"])
+        })
+        for topic in fields["topics"]
+    )
 
 
-def _take_partition_response(reader: ProtocolReader, version: int) -> ListOffsetsPartitionResponse:
-    """Read the response for one partition."""
-    index, error_code = reader.int32("partition"), reader.int16("error code")
-    if version == 0:
-        offsets = reader.array("offsets", lambda: reader.int64("offset"))
-        return ListOffsetsPartitionResponse(index, error_code, old_style_offsets=offsets)
-    timestamp, offset = reader.int64("timestamp"), reader.int64("offset")
-    leader_epoch = UNKNOWN_EPOCH
-    if version >= FIRST_VERSION_WITH_EPOCHS:
-        leader_epoch = reader.int32("leader epoch")
-    reader.tagged_fields("tagged field")
-    return ListOffsetsPartitionResponse(index, error_code, timestamp, offset, leader_epoch)
+def _tuple(kind: type[StructT], fields: Values) -> StructT:
+    """Return a structure as a named tuple; unknown tagged fields are dropped."""
+    return kind._make(fields[name] for name in kind._fields)
 
 
-def _reader(data: bytes, version: int) -> ProtocolReader:
-    """Return a reader for a message of this version."""
-    check_version("ListOffsets", version, NEWEST_VERSION)
-    return ProtocolReader(data, is_flexible=version >= FIRST_FLEXIBLE_VERSION)
-
-
-def _writer(version: int) -> ProtocolWriter:
-    """Return a writer for a message of this version."""
-    check_version("ListOffsets", version, NEWEST_VERSION)
-    return ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VERSION)
-
-
-def _no_field(name: str, version: int) -> FieldValueError:
-    """Return the error for a value that would be lost silently."""
-    return FieldValueError(name, f"is not a field of ListOffsets version {version}")
+def _plain(message: ListOffsetsRequest | ListOffsetsResponse) -> dict[str, Any]:
+    """Return the fields of a message as its codec takes them."""
+    topics = [
+        topic._asdict() | {"partitions": [each._asdict() for each in topic.partitions]}
+        for topic in message.topics
+    ]
+    return message._asdict() | {"topics": topics}

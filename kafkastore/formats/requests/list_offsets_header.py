@@ -1,13 +1,6 @@
 """The headers of ListOffsets requests and responses, which follow the size.
 
-::
-
-    frame              size int32 | header | request or response
-    request header     api_key int16 | api_version int16 | correlation_id int32
-                       | client_id string or null, never compact
-                       | tagged fields (from version 6 of the request)
-    response header    correlation_id int32
-                       | tagged fields (from version 6 of the request)
+A frame is its size, an int32, a header, and the request or response.
 
 ``docs/formats/list_offsets.md`` has a whole exchange.
 
@@ -19,10 +12,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkastore.errors import UnsupportedFormatError
-from kafkastore.formats.primitives.protocol import ProtocolReader, ProtocolWriter, check_version
-from kafkastore.formats.requests.list_offsets import FIRST_FLEXIBLE_VERSION, NEWEST_VERSION
+from kafkastore.formats.messages.message_codec import StructCodec
+from kafkastore.formats.messages.message_table import MessageTable
+from kafkastore.formats.requests.list_offsets import API_KEY, FIRST_FLEXIBLE_VERSION, REQUESTS
 
-API_KEY = 2
+# Of a request that is not flexible, and of one that is.
+_REQUEST_HEADERS = 1, 2
+_RESPONSE_HEADERS = 0, 1
+_REQUEST, _RESPONSE = 0, 1
+
+HEADERS = MessageTable("""
+RequestHeader 0, versions 1-2, flexible 2+
+    request_api_key int16
+    request_api_version int16
+    correlation_id int32
+    client_id string? plain
+
+ResponseHeader 1, versions 0-1, flexible 1+
+    correlation_id int32
+""")
+_API_VERSION_AT = 2
 
 
 class RequestHeader(NamedTuple):
@@ -45,15 +54,13 @@ def pack_request_header(header: RequestHeader) -> bytes:
     >>> pack_request_header(RequestHeader(1, 7, "me")).hex(" ", -2)
     '0002 0001 0000 0007 0002 6d65'
     """
-    check_version("ListOffsets request", header.api_version, NEWEST_VERSION)
-    writer = ProtocolWriter()
-    writer.int16("api key", API_KEY)
-    writer.int16("api version", header.api_version)
-    writer.int32("correlation id", header.correlation_id)
-    writer.nullable_string("client id", header.client_id)
-    writer.is_flexible = header.api_version >= FIRST_FLEXIBLE_VERSION
-    writer.tagged_fields("tagged field")
-    return writer.packed()
+    codec = _codec(_REQUEST, header.api_version)
+    return codec.pack({
+        "request_api_key": API_KEY,
+        "request_api_version": header.api_version,
+        "correlation_id": header.correlation_id,
+        "client_id": header.client_id,
+    })
 
 
 def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
@@ -62,18 +69,14 @@ def parse_request_header(data: bytes) -> tuple[RequestHeader, int]:
     `data` is header and request, without the size. Raises `CorruptionError` if a field is
     incomplete, and `UnsupportedFormatError` for anything but ListOffsets, version 0 to 11.
     """
-    reader = ProtocolReader(data)
-    api_key, api_version = reader.int16("api key"), reader.int16("api version")
-    if api_key != API_KEY:
+    fields, _ = HEADERS.known_codec(_REQUEST, 1).parse(data)
+    if fields["request_api_key"] != API_KEY:
         raise UnsupportedFormatError(
-            f"API key must be {API_KEY} (ListOffsets), got {api_key}", position=0
+            f"API key must be {API_KEY} (ListOffsets), got {fields['request_api_key']}", position=0
         )
-    check_version("ListOffsets request", api_version, NEWEST_VERSION, position=2)
-    correlation_id = reader.int32("correlation id")
-    client_id = reader.nullable_string("client id")
-    reader.is_flexible = api_version >= FIRST_FLEXIBLE_VERSION
-    reader.tagged_fields("tagged field")
-    return RequestHeader(api_version, correlation_id, client_id), reader.position
+    version = fields["request_api_version"]
+    _, position = _codec(_REQUEST, version, position=_API_VERSION_AT).parse(data)
+    return RequestHeader(version, fields["correlation_id"], fields["client_id"]), position
 
 
 def pack_response_header(correlation_id: int, version: int) -> bytes:
@@ -82,11 +85,7 @@ def pack_response_header(correlation_id: int, version: int) -> bytes:
     Raises `FieldValueError` if the correlation id is out of range, and `UnsupportedFormatError` for
     another version.
     """
-    check_version("ListOffsets response", version, NEWEST_VERSION)
-    writer = ProtocolWriter(is_flexible=version >= FIRST_FLEXIBLE_VERSION)
-    writer.int32("correlation id", correlation_id)
-    writer.tagged_fields("tagged field")
-    return writer.packed()
+    return _codec(_RESPONSE, version).pack({"correlation_id": correlation_id})
 
 
 def parse_response_header(data: bytes, version: int) -> tuple[int, int]:
@@ -95,8 +94,13 @@ def parse_response_header(data: bytes, version: int) -> tuple[int, int]:
     `data` has no size field; `version` is the request's, 0 to 11. Raises `CorruptionError` if a
     field is incomplete, and `UnsupportedFormatError` for another version.
     """
-    check_version("ListOffsets response", version, NEWEST_VERSION)
-    reader = ProtocolReader(data, is_flexible=version >= FIRST_FLEXIBLE_VERSION)
-    correlation_id = reader.int32("correlation id")
-    reader.tagged_fields("tagged field")
-    return correlation_id, reader.position
+    fields, position = _codec(_RESPONSE, version).parse(data)
+    return fields["correlation_id"], position
+
+
+def _codec(header: int, version: int, *, position: int | None = None) -> StructCodec:
+    """Return the codec of a header by the version of the request."""
+    REQUESTS.known_codec(API_KEY, version, position=position)
+    is_flexible = version >= FIRST_FLEXIBLE_VERSION
+    versions = _REQUEST_HEADERS if header == _REQUEST else _RESPONSE_HEADERS
+    return HEADERS.known_codec(header, versions[is_flexible])

@@ -37,7 +37,6 @@ import numpy as np
 from kafkastore.arguments import check_one_dimension
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.primitives.crc import crc32c
-from kafkastore.formats.primitives.protocol import unpack_int
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -84,12 +83,12 @@ def parse(data: bytes) -> NDArray[np.void]:
         raise CorruptCheckpointError(
             f"producer snapshot ends within its header of {ENTRIES_AT} bytes", position=len(data)
         )
-    version = unpack_int(data, VERSION_AT, CRC_AT)
+    version = int.from_bytes(data[VERSION_AT:CRC_AT], "big", signed=True)
     if version != VERSION:
         raise CorruptCheckpointError(
             f"producer snapshot has version {version}, not {VERSION}", position=VERSION_AT
         )
-    count = unpack_int(data, COUNT_AT, ENTRIES_AT)
+    count = int.from_bytes(data[COUNT_AT:ENTRIES_AT], "big", signed=True)
     whole = (len(data) - ENTRIES_AT) // ENTRY_SIZE
     if count < 0:
         raise CorruptCheckpointError(
@@ -117,9 +116,10 @@ def whole_entries(data: bytes) -> NDArray[np.void]:
     checksum is wrong, any of them may be wrong.
     """
     count = 0
-    if len(data) >= ENTRIES_AT and unpack_int(data, VERSION_AT, CRC_AT) == VERSION:
+    version = int.from_bytes(data[VERSION_AT:CRC_AT], "big", signed=True)
+    if len(data) >= ENTRIES_AT and version == VERSION:
         whole = (len(data) - ENTRIES_AT) // ENTRY_SIZE
-        count = max(min(unpack_int(data, COUNT_AT, ENTRIES_AT), whole), 0)
+        count = max(min(int.from_bytes(data[COUNT_AT:ENTRIES_AT], "big", signed=True), whole), 0)
     entries = data[ENTRIES_AT : ENTRIES_AT + count * ENTRY_SIZE]
     return np.frombuffer(entries, PRODUCER_ENTRY_ON_DISK).astype(PRODUCER_ENTRY)
 

@@ -15,7 +15,7 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptIndexError
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.topics.group_metadata import NO_LEADER_EPOCH
+from kafkastore.formats.topics.consumer_offsets import NO_LEADER_EPOCH
 from kafkastore.jobs.listing import describe_segment
 from kafkastore.log.batch_columns import BatchColumn, batch_columns
 from kafkastore.log.damage import CorruptionHandler

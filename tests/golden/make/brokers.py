@@ -38,6 +38,7 @@ BROKERS = {
     "2.4.0": Artifacts("2.13", _LOG4J),
     "3.9.1": Artifacts("2.13", ("org.slf4j:slf4j-reload4j:1.7.36",)),
     "4.1.1": Artifacts("2.13", _LOG4J2),
+    "4.3.1": Artifacts("2.13", _LOG4J2),
 }
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">

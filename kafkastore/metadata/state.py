@@ -1,0 +1,384 @@
+"""The state of a cluster that the records of its metadata log add up to.
+
+Each record changes the state as it does in a broker that replays it. A record that does not fit the
+state, such as a change of a partition that does not exist, is an error: a broker reports a fault.
+
+Source: Kafka 4.3.1 ``MetadataDelta`` and the deltas in it, ``PartitionRegistration``,
+``BrokerRegistration``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.topics import cluster_metadata
+
+Fields = dict[str, Any]
+
+NO_LEADER = -1
+MIGRATING = None
+_NO_LEADER_CHANGE = -2
+_NO_CHANGE = -1
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; an empty name is the default of all."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ReplayError(KafkaStoreError):
+    """A metadata record that does not fit the state before it.
+
+    Parameters
+    ----------
+    record : str
+        Kafka's name of the record.
+    problem : str
+        What does not fit.
+    """
+
+    def __init__(self, record: str, problem: str) -> None:
+        super().__init__(record, problem)
+        self.record, self.problem = record, problem
+
+    def __str__(self) -> str:
+        return f"{self.record}: {self.problem}"
+
+
+class Endpoint(NamedTuple):
+    """A listener of a broker or controller; `security_protocol` is Kafka's number."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class BrokerRegistration(NamedTuple):
+    """A registered broker.
+
+    `epoch` is the offset of its registration. `log_dirs` are the ids of its online log directories,
+    empty before 3.7. `features` are the levels it supports, both ends inclusive.
+    """
+
+    broker_id: int
+    epoch: int
+    incarnation_id: str | None
+    endpoints: tuple[Endpoint, ...]
+    features: Mapping[str, tuple[int, int]]
+    rack: str | None
+    is_fenced: bool
+    is_in_controlled_shutdown: bool
+    is_migrating_zk_broker: bool
+    log_dirs: tuple[str, ...]
+    cordoned_log_dirs: tuple[str, ...]
+
+
+class ControllerRegistration(NamedTuple):
+    """A registered controller (from 3.7)."""
+
+    controller_id: int
+    incarnation_id: str | None
+    endpoints: tuple[Endpoint, ...]
+    features: Mapping[str, tuple[int, int]]
+    is_zk_migration_ready: bool
+
+
+class PartitionRegistration(NamedTuple):
+    """The replicas of a partition, by broker id, and their state.
+
+    `directories` has the log directory of each replica; None: unknown (before 3.7). `leader` is -1
+    if there is none. `elr` and `last_known_elr` are the eligible leader replicas (KIP-966).
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[str | None, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+
+
+class Topic:
+    """A topic: its name, its id, and its partitions by number."""
+
+    __slots__ = ("name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: str) -> None:
+        self.name, self.topic_id = name, topic_id
+        self.partitions: dict[int, PartitionRegistration] = {}
+
+
+class ClusterState:
+    """The cluster after the records that were replayed."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.controllers: dict[int, ControllerRegistration] = {}
+        self.topics: dict[str, Topic] = {}
+        self.topics_by_id: dict[str, Topic] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.features: dict[str, int] = {}
+        self.client_quotas: dict[frozenset[tuple[str, str | None]], dict[str, float]] = {}
+        self.acls: dict[str, Fields] = {}
+        self.scram_credentials: dict[tuple[int, str], Fields] = {}
+        self.delegation_tokens: dict[str, Fields] = {}
+        self.next_producer_id: int | None = None
+        self.zk_migration_state: int | None = None
+
+    def replay(self, number: int, record: Fields) -> None:
+        """Change the state by a metadata record; raise `ReplayError` if it does not fit."""
+        change = _CHANGES.get(number)
+        if change is not None:
+            change(self, record)
+
+    def _register_broker(self, record: Fields) -> None:
+        self.brokers[record["broker_id"]] = BrokerRegistration(
+            record["broker_id"],
+            record["broker_epoch"],
+            record["incarnation_id"],
+            _endpoints(record),
+            _supported_features(record),
+            record["rack"],
+            record["fenced"],
+            record["in_controlled_shutdown"],
+            record["is_migrating_zk_broker"],
+            tuple(sorted(record["log_dirs"])),
+            tuple(sorted(record["cordoned_log_dirs"] or ())),
+        )
+
+    def _unregister_broker(self, record: Fields) -> None:
+        self.brokers.pop(record["broker_id"], None)
+
+    def _fence_broker(self, record: Fields) -> None:
+        broker = self._broker("FenceBrokerRecord", record["id"], record["epoch"])
+        self.brokers[broker.broker_id] = broker._replace(is_fenced=True)
+
+    def _unfence_broker(self, record: Fields) -> None:
+        broker = self._broker("UnfenceBrokerRecord", record["id"], record["epoch"])
+        self.brokers[broker.broker_id] = broker._replace(is_fenced=False)
+
+    def _change_broker(self, record: Fields) -> None:
+        broker = self._broker(
+            "BrokerRegistrationChangeRecord", record["broker_id"], record["broker_epoch"]
+        )
+        changes: Fields = {}
+        if record["fenced"]:
+            changes["is_fenced"] = record["fenced"] > 0
+        if record["in_controlled_shutdown"]:
+            changes["is_in_controlled_shutdown"] = True
+        if record["log_dirs"]:
+            changes["log_dirs"] = tuple(sorted(record["log_dirs"]))
+        if record["cordoned_log_dirs"] is not None:
+            changes["cordoned_log_dirs"] = tuple(sorted(record["cordoned_log_dirs"]))
+        self.brokers[broker.broker_id] = broker._replace(**changes)
+
+    def _broker(self, record: str, broker_id: int, epoch: int) -> BrokerRegistration:
+        """Return the registration that a record changes."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise ReplayError(record, f"broker {broker_id} is not registered")
+        if broker.epoch != epoch:
+            raise ReplayError(
+                record, f"the epoch of broker {broker_id} is {broker.epoch}, got {epoch}"
+            )
+        return broker
+
+    def _register_controller(self, record: Fields) -> None:
+        self.controllers[record["controller_id"]] = ControllerRegistration(
+            record["controller_id"],
+            record["incarnation_id"],
+            _endpoints(record),
+            _supported_features(record),
+            record["zk_migration_ready"],
+        )
+
+    def _create_topic(self, record: Fields) -> None:
+        topic = Topic(record["name"], record["topic_id"])
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+
+    def _remove_topic(self, record: Fields) -> None:
+        topic = self._topic("RemoveTopicRecord", record)
+        del self.topics_by_id[topic.topic_id]
+        if self.topics.get(topic.name) is topic:
+            del self.topics[topic.name]
+        self.configs.pop((ResourceType.TOPIC, topic.name), None)
+
+    def _topic(self, name: str, record: Fields) -> Topic:
+        """Return the topic that a record changes."""
+        topic = self.topics_by_id.get(record["topic_id"])
+        if topic is None:
+            raise ReplayError(name, f"no topic has the id {record['topic_id']}")
+        return topic
+
+    def _create_partition(self, record: Fields) -> None:
+        replicas = record["replicas"]
+        partitions = self._topic("PartitionRecord", record).partitions
+        partitions[record["partition_id"]] = PartitionRegistration(
+            replicas,
+            _known_directories(record["directories"], replicas),
+            record["isr"],
+            record["removing_replicas"],
+            record["adding_replicas"],
+            record["leader"],
+            record["leader_recovery_state"],
+            record["leader_epoch"],
+            record["partition_epoch"],
+            record["eligible_leader_replicas"] or (),
+            record["last_known_elr"] or (),
+        )
+
+    def _change_partition(self, record: Fields) -> None:
+        topic = self._topic("PartitionChangeRecord", record)
+        number = record["partition_id"]
+        partition = topic.partitions.get(number)
+        if partition is None:
+            raise ReplayError(
+                "PartitionChangeRecord", f"topic {topic.name} has no partition {number}"
+            )
+        topic.partitions[number] = _changed(partition, record)
+
+    def _clear_elr(self, record: Fields) -> None:
+        """Forget the eligible leader replicas of a topic, or of all topics."""
+        name = record["topic_name"]
+        if name and name not in self.topics:
+            raise ReplayError("ClearElrRecord", f"there is no topic {name!r}")
+        for topic in (self.topics[name],) if name else self.topics.values():
+            for number, partition in topic.partitions.items():
+                if partition.elr or partition.last_known_elr:
+                    topic.partitions[number] = partition._replace(
+                        elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                    )
+
+    def _configure(self, record: Fields) -> None:
+        resource = record["resource_type"], record["resource_name"]
+        if record["value"] is not None:
+            self.configs.setdefault(resource, {})[record["name"]] = record["value"]
+        elif resource in self.configs:
+            self.configs[resource].pop(record["name"], None)
+            if not self.configs[resource]:
+                del self.configs[resource]
+
+    def _set_feature(self, record: Fields) -> None:
+        if record["feature_level"] or record["name"] == cluster_metadata.METADATA_VERSION:
+            self.features[record["name"]] = record["feature_level"]
+        else:
+            self.features.pop(record["name"], None)
+
+    def _set_quota(self, record: Fields) -> None:
+        entity = frozenset((each["entity_type"], each["entity_name"]) for each in record["entity"])
+        if not record["remove"]:
+            self.client_quotas.setdefault(entity, {})[record["key"]] = record["value"]
+        elif entity in self.client_quotas:
+            self.client_quotas[entity].pop(record["key"], None)
+            if not self.client_quotas[entity]:
+                del self.client_quotas[entity]
+
+    def _set_acl(self, record: Fields) -> None:
+        self.acls[record["id"]] = record
+
+    def _remove_acl(self, record: Fields) -> None:
+        if self.acls.pop(record["id"], None) is None:
+            raise ReplayError("RemoveAccessControlEntryRecord", f"no ACL has the id {record['id']}")
+
+    def _set_scram(self, record: Fields) -> None:
+        self.scram_credentials[record["mechanism"], record["name"]] = record
+
+    def _remove_scram(self, record: Fields) -> None:
+        self.scram_credentials.pop((record["mechanism"], record["name"]), None)
+
+    def _set_token(self, record: Fields) -> None:
+        self.delegation_tokens[record["token_id"]] = record
+
+    def _remove_token(self, record: Fields) -> None:
+        self.delegation_tokens.pop(record["token_id"], None)
+
+    def _set_producer_ids(self, record: Fields) -> None:
+        self.next_producer_id = record["next_producer_id"]
+
+    def _set_zk_migration_state(self, record: Fields) -> None:
+        self.zk_migration_state = record["zk_migration_state"]
+
+
+_CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
+    0: ClusterState._register_broker,
+    1: ClusterState._unregister_broker,
+    2: ClusterState._create_topic,
+    3: ClusterState._create_partition,
+    4: ClusterState._configure,
+    5: ClusterState._change_partition,
+    7: ClusterState._fence_broker,
+    8: ClusterState._unfence_broker,
+    9: ClusterState._remove_topic,
+    10: ClusterState._set_token,
+    11: ClusterState._set_scram,
+    12: ClusterState._set_feature,
+    14: ClusterState._set_quota,
+    15: ClusterState._set_producer_ids,
+    17: ClusterState._change_broker,
+    18: ClusterState._set_acl,
+    19: ClusterState._remove_acl,
+    21: ClusterState._set_zk_migration_state,
+    22: ClusterState._remove_scram,
+    26: ClusterState._remove_token,
+    27: ClusterState._register_controller,
+    28: ClusterState._clear_elr,
+}
+
+
+def _changed(partition: PartitionRegistration, record: Fields) -> PartitionRegistration:
+    """Return a partition after a PartitionChangeRecord; null fields do not change it."""
+    leader, epoch = partition.leader, partition.leader_epoch
+    if record["leader"] != _NO_LEADER_CHANGE:
+        leader, epoch = record["leader"], epoch + 1
+    recovery = record["leader_recovery_state"]
+    replicas = _or_before(record["replicas"], partition.replicas)
+    directories = _or_before(record["directories"], partition.directories)
+    return PartitionRegistration(
+        replicas,
+        _known_directories(directories, replicas),
+        _or_before(record["isr"], partition.isr),
+        _or_before(record["removing_replicas"], partition.removing_replicas),
+        _or_before(record["adding_replicas"], partition.adding_replicas),
+        leader,
+        partition.leader_recovery_state if recovery == _NO_CHANGE else recovery,
+        epoch,
+        partition.partition_epoch + 1,
+        _or_before(record["eligible_leader_replicas"], partition.elr),
+        _or_before(record["last_known_elr"], partition.last_known_elr),
+    )
+
+
+def _or_before(changed: Any, before: Any) -> Any:
+    return before if changed is None else changed
+
+
+def _known_directories(
+    directories: tuple[str | None, ...], replicas: tuple[int, ...]
+) -> tuple[str | None, ...]:
+    """Return a directory for each replica: all unknown if none is known."""
+    return directories if any(directories) else (MIGRATING,) * len(replicas)
+
+
+def _endpoints(record: Fields) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(**each) for each in record["end_points"])
+
+
+def _supported_features(record: Fields) -> dict[str, tuple[int, int]]:
+    return {
+        each["name"]: (each["min_supported_version"], each["max_supported_version"])
+        for each in record["features"]
+    }
