@@ -41,6 +41,7 @@ from kafkastore.errors import (
 from kafkastore.formats.indexes.entries import LogOffsetPosition, TimestampAndOffset
 from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.jobs.cluster import cluster
 from kafkastore.jobs.failover import failover
 from kafkastore.jobs.lag import lag
 from kafkastore.jobs.latency import latency
@@ -53,6 +54,8 @@ from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_dir import UnknownLogStartWarning
 from kafkastore.lookup.differences import DifferenceKind
 from kafkastore.lookup.explanation import Explanation
+from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
+from kafkastore.metadata.state import ReplayError
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
@@ -72,6 +75,7 @@ __all__ = [
     "ArgumentTypeError",
     "ArgumentValueError",
     "ChangeRefusedError",
+    "Cluster",
     "CorruptBatchError",
     "CorruptCheckpointError",
     "CorruptIndexError",
@@ -94,6 +98,8 @@ __all__ = [
     "LogStore",
     "LogWouldBeCutError",
     "LogWriter",
+    "MetadataSource",
+    "NoMetadataError",
     "NotAFileError",
     "NotALogDirectoryError",
     "OffsetIndex",
@@ -110,6 +116,7 @@ __all__ = [
     "RefusalReason",
     "RemoteObjectChangedError",
     "RemoteStoreError",
+    "ReplayError",
     "SegmentGoneError",
     "Severity",
     "SkippedBytes",
@@ -125,6 +132,7 @@ __all__ = [
     "UnsupportedTimestampError",
     "WriterFailedError",
     "apply",
+    "cluster",
     "failover",
     "lag",
     "latency",

@@ -2,91 +2,217 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.state.file_names import KRAFT_SNAPSHOT_SUFFIX, parse_segment_file
+from kafkastore.formats.topics.cluster_metadata import RECORDS
 from kafkastore.log.log_view import LogView
+from kafkastore.log.time_text import format_time
 from kafkastore.metadata.metadata_log import MetadataRecord, read_log, read_snapshot
-from kafkastore.metadata.state import ClusterState
+from kafkastore.metadata.quorum import Quorum, read_quorum
+from kafkastore.metadata.snapshots import Snapshot, list_snapshots
+from kafkastore.metadata.state import ClusterState, ReplayError
 
 _BEGIN, _END, _ABORT = 23, 24, 25
+NO_TIMESTAMP = -1
 
 
 class NoMetadataError(KafkaStoreError, LookupError):
     """No metadata log or snapshot reaches the requested moment."""
 
 
-class Snapshot(NamedTuple):
-    """A snapshot file: the state before `end_offset`."""
+class MetadataSource(StrEnum):
+    """Where the description of a cluster comes from."""
 
-    end_offset: int
-    epoch: int
-    path: Path
+    METADATA_LOG = "metadata-log"
+    LOG_DIRECTORIES = "log-directories"
+
+
+class AsOf(NamedTuple):
+    """A moment: before `offset`, and before the first record after `timestamp`."""
+
+    offset: int = INT64_MAX
+    timestamp: int = INT64_MAX
+
+    def __str__(self) -> str:
+        if self.timestamp != INT64_MAX:
+            return format_time(self.timestamp)
+        return f"offset {self.offset}"
+
+
+END = AsOf()
 
 
 class Cluster(ClusterState):
-    """A cluster as of `end_offset` (exclusive) of its metadata log.
+    """A cluster as of `end_offset` of its metadata log.
 
-    `epoch` and `timestamp` are those of the last record counted. `open_transaction` is the offset
-    of a metadata transaction that had not ended: its records do not count.
+    Attributes
+    ----------
+    source : MetadataSource
+        `LOG_DIRECTORIES` if there is no metadata log: only what the directories of partitions
+        show is known, and everything else is empty or negative.
+    path : Path or None
+        The directory of the metadata log, or the snapshot.
+    cluster_id : str or None
+        From ``meta.properties``.
+    end_offset : int
+        The metadata log was read up to this offset, exclusive.
+    epoch, timestamp : int
+        The controller epoch, and the time of the append in ms since 1970, of the last record
+        before `end_offset`; -1 if there is none.
+    snapshot : Snapshot or None
+        Where the replay began.
+    open_transaction : int or None
+        The offset at which a metadata transaction begins that does not end before `end_offset`:
+        its records do not count.
+    quorum : Quorum
+        The controllers that vote, and their leader.
+    brokers : dict of int to BrokerRegistration
+        By broker id.
+    controllers : dict of int to ControllerRegistration
+        By node id; empty before ``metadata.version`` 3.7.
+    topics, topics_by_id : dict of str to Topic
+        By name and by id.
+    configs : dict of (int, str) to dict of str to str
+        Dynamic configurations, by resource (type, name) and by name.
+    features : dict of str to int
+        Finalized levels, such as ``metadata.version``.
+    client_quotas : dict of frozenset to dict of str to float
+        By entity, a set of (type, name); a name of None is the default.
+    acls : dict of str to dict
+        By id.
+    scram_credentials : dict of (int, str) to dict
+        By mechanism and user. Salt and keys are secrets.
+    delegation_tokens : dict of str to dict
+        By token id.
+    next_producer_id : int or None
+        The first producer id that no broker has got.
+    unknown_records : Counter of (int, int)
+        How many records of an unknown (number, version) were left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, source: MetadataSource = MetadataSource.METADATA_LOG) -> None:
         super().__init__()
+        self.source = source
+        self.path: Path | None = None
+        self.cluster_id: str | None = None
         self.end_offset = 0
-        self.epoch = -1
-        self.timestamp = -1
+        self.epoch, self.timestamp = -1, NO_TIMESTAMP
         self.snapshot: Snapshot | None = None
         self.open_transaction: int | None = None
+        self.quorum = Quorum()
+        self.unknown_records: Counter[tuple[int, int]] = Counter()
+
+    def replay_record(self, record: MetadataRecord) -> None:
+        """Change the state by a record; an unknown one is counted."""
+        if isinstance(record.fields, bytes):
+            self.unknown_records[record.number, record.version] += 1
+            return
+        try:
+            self.replay(record.number, record.fields)
+        except ReplayError as error:
+            error.offset = record.offset
+            raise
 
 
-def snapshots(directory: Path) -> list[Snapshot]:
-    """List the complete snapshots of a metadata partition, oldest first."""
-    found = []
-    for path in directory.iterdir():
-        name = parse_segment_file(path.name)
-        if name is not None and name.type_suffix == KRAFT_SNAPSHOT_SUFFIX and not name.temporary:
-            found.append(Snapshot(name.base_offset, name.leader_epoch or 0, path))
-    return sorted(found)
-
-
-def read_cluster(log: LogView, *, as_of_offset: int = INT64_MAX) -> Cluster:
-    """Replay the newest snapshot before an offset, and the log from there to it."""
-    cluster = Cluster()
-    chosen = [each for each in snapshots(log.path) if each.end_offset <= as_of_offset]
-    start, end = 0, min(as_of_offset, log.log_end_offset)
-    if chosen:
-        cluster.snapshot = chosen[-1]
-        start = cluster.end_offset = cluster.snapshot.end_offset
-        for record in read_snapshot(cluster.snapshot.path):
-            cluster.replay(record.number, record.fields)
-    if log.log_start_offset > start:
-        raise NoMetadataError(
-            f"{log.path}: the metadata log begins at offset {log.log_start_offset}, and no "
-            f"snapshot ends between it and offset {as_of_offset}"
-        )
-    _replay_log(cluster, read_log(log, start, end))
-    cluster.end_offset = max(end, start)
+def read_cluster(log: LogView, as_of: AsOf = END) -> Cluster:
+    """Replay the newest snapshot before a moment, and the log from there to it."""
+    cluster = replay_snapshot_before(log, as_of)
+    for _ in replay_log(cluster, log, as_of):
+        pass
+    read_quorum(cluster.quorum, log, cluster.snapshot, cluster.end_offset)
     return cluster
 
 
-def _replay_log(cluster: Cluster, records: Iterator[MetadataRecord]) -> None:
-    """Replay the records of a log; those of a transaction at its end."""
+def replay_snapshot_before(log: LogView, as_of: AsOf) -> Cluster:
+    """Return the cluster of the newest snapshot before a moment, or an empty one."""
+    cluster = Cluster()
+    cluster.path = log.path
+    snapshot = _newest_snapshot(log, as_of)
+    start = 0 if snapshot is None else snapshot.end_offset
+    if log.log_start_offset > start if log.segments else snapshot is None:
+        raise NoMetadataError(
+            f"{log.path}: the metadata log begins at offset {log.log_start_offset}, and no "
+            f"snapshot ends between there and {as_of}"
+        )
+    if snapshot is not None:
+        _replay_snapshot(cluster, snapshot)
+    return cluster
+
+
+def read_snapshot_alone(path: Path) -> Cluster:
+    """Return the cluster of one snapshot file."""
+    (snapshot,) = list_snapshots(path.parent, (path.name,))
+    cluster = Cluster()
+    cluster.path = path
+    _replay_snapshot(cluster, snapshot)
+    read_quorum(cluster.quorum, None, snapshot, snapshot.end_offset)
+    return cluster
+
+
+def _newest_snapshot(log: LogView, as_of: AsOf) -> Snapshot | None:
+    """Return the newest snapshot that has nothing after a moment."""
+    for snapshot in reversed(list_snapshots(log.path)):
+        if snapshot.end_offset <= as_of.offset and (
+            as_of.timestamp == INT64_MAX or snapshot.read_timestamp() <= as_of.timestamp
+        ):
+            return snapshot
+    return None
+
+
+def _replay_snapshot(cluster: Cluster, snapshot: Snapshot) -> None:
+    """Replay the records of a snapshot into an empty cluster."""
+    cluster.snapshot, cluster.end_offset = snapshot, snapshot.end_offset
+    cluster.epoch = snapshot.epoch
+    cluster.timestamp = snapshot.read_timestamp()
+    for record in read_snapshot(snapshot.path):
+        cluster.replay_record(record)
+
+
+def replay_log(cluster: Cluster, log: LogView, as_of: AsOf) -> Iterator[MetadataRecord]:
+    """Replay the log from the cluster's end offset to a moment.
+
+    Yields each record before it counts; those of a transaction count at its end.
+    Source: Kafka 4.3.1 ``MetadataBatchLoader``.
+    """
+    start = cluster.end_offset
     pending: list[MetadataRecord] | None = None
-    for record in records:
+    for record in read_log(log, start, as_of.offset):
+        if record.timestamp > as_of.timestamp:
+            return
+        cluster.end_offset = record.offset + 1
         cluster.epoch, cluster.timestamp = record.epoch, record.timestamp
         if record.number == _BEGIN:
+            if pending is not None:
+                raise _misplaced(record, "a transaction is open")
             pending, cluster.open_transaction = [], record.offset
         elif record.number in (_END, _ABORT):
+            if pending is None:
+                raise _misplaced(record, "no transaction is open")
             if record.number == _END:
-                for each in pending or ():
-                    cluster.replay(each.number, each.fields)
+                for each in pending:
+                    yield each
+                    cluster.replay_record(each)
             pending = cluster.open_transaction = None
         elif pending is not None:
             pending.append(record)
         else:
-            cluster.replay(record.number, record.fields)
+            yield record
+            cluster.replay_record(record)
+    if cluster.end_offset < as_of.offset and log.segments:  # control records may follow
+        cluster.end_offset = min(as_of.offset, max(start, log.log_end_offset))
+    if as_of.offset != INT64_MAX and cluster.end_offset < as_of.offset:
+        raise NoMetadataError(
+            f"{log.path}: the metadata log ends at offset {cluster.end_offset}, before {as_of}"
+        )
+
+
+def _misplaced(record: MetadataRecord, problem: str) -> ReplayError:
+    error = ReplayError(RECORDS.name(record.number) or "", problem)
+    error.offset = record.offset
+    return error

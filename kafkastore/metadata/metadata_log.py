@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from kafkastore.arguments import INT64_MAX
+from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.messages.message_codec import parse_frames
+from kafkastore.formats.messages.message_table import Values
+from kafkastore.formats.records.control_records import parse_control_record, parse_kraft_value
+from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.formats.state.transactions import is_control
 from kafkastore.formats.topics.cluster_metadata import RECORDS
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
@@ -24,10 +30,20 @@ from kafkastore.segment.log_file import LogFile
 _COLUMNS = ("value", "offset", "timestamp", "leader_epoch")
 
 
+class ControlValue(NamedTuple):
+    """The value of a KRaft control record; `epoch` is that of its batch."""
+
+    offset: int
+    epoch: int
+    type: int
+    value: Values
+
+
 class MetadataRecord(NamedTuple):
     """A record of the metadata log.
 
-    `fields` are bytes if the number or version is unknown. `timestamp` is that of its append, ms since 1970; `epoch` is the controller's.
+    `fields` are bytes if the number or version is unknown. `timestamp` is that of its append, ms
+    since 1970; `epoch` is the controller's.
     """
 
     offset: int
@@ -35,7 +51,7 @@ class MetadataRecord(NamedTuple):
     epoch: int
     number: int
     version: int
-    fields: dict[str, Any] | bytes
+    fields: Values | bytes
 
 
 def read_snapshot(path: Path) -> Iterator[MetadataRecord]:
@@ -45,10 +61,13 @@ def read_snapshot(path: Path) -> Iterator[MetadataRecord]:
         for run in file.runs(verify_crc=True):
             done = 0
             while done < len(run.headers):
-                done = columns.append(
-                    run.data, run.headers, done,
-                    position=run.position, smallest_offset=run.smallest_offset,
-                )
+                try:
+                    done = columns.append(
+                        run.data, run.headers, done,
+                        position=run.position, smallest_offset=run.smallest_offset,
+                    )
+                except CorruptionError as error:
+                    raise error.located(path) from error
                 yield from _parsed(columns, path)
 
 
@@ -60,6 +79,23 @@ def read_log(log: LogView, start_offset: int, end_offset: int) -> Iterator[Metad
             yield from _parsed(columns, scanned.segment.log_path)
 
 
+def read_controls(file: LogFile, end_offset: int = INT64_MAX) -> Iterator[ControlValue]:
+    """Read the control records of a log or a snapshot before an offset."""
+    for run in file.runs():
+        is_before = run.headers["last_offset"] < end_offset
+        for index in np.flatnonzero(is_control(run.headers) & is_before):
+            batch = RecordBatch(run.batch(int(index)), int(run.headers["position"][index]))
+            try:
+                batch.verify()
+                for record in batch.records():
+                    value = parse_kraft_value(record, position=batch.position)
+                    if value is not None:
+                        kind, epoch = parse_control_record(record).type, run.headers["leader_epoch"]
+                        yield ControlValue(record.offset, int(epoch[index]), kind, value)
+            except CorruptionError as error:
+                raise error.located(file.path) from error
+
+
 def _parsed(columns: RecordColumns, path: Path) -> Iterator[MetadataRecord]:
     """Take the decoded rows and parse their values."""
     rows, taken = columns.take()
@@ -67,7 +103,12 @@ def _parsed(columns: RecordColumns, path: Path) -> Iterator[MetadataRecord]:
         return
     _, _, places, content = taken["value"]
     offsets = np.frombuffer(taken["offset"], np.int64, rows).tolist()
-    records = parse_frames(RECORDS.codec, content, np.frombuffer(places, np.int32, rows + 1))
+    try:
+        records = parse_frames(RECORDS.codec, content, np.frombuffer(places, np.int32, rows + 1))
+    except CorruptionError as error:
+        offset = offsets[error.index]  # type: ignore[attr-defined]
+        reason = f"the metadata record at offset {offset}: {error}"
+        raise CorruptBatchError(reason, path=path) from error
     epochs = np.frombuffer(taken["leader_epoch"], np.int32, rows).tolist()
     timestamps = np.frombuffer(taken["timestamp"][2], np.int64, rows) // 1000
     for fields in zip(offsets, timestamps.tolist(), epochs, records, strict=True):

@@ -34,6 +34,22 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+class SecurityProtocol(IntEnum):
+    """How clients and servers talk at an endpoint."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+class ScramMechanism(IntEnum):
+    """The hash of a SCRAM credential."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+
 class ReplayError(KafkaStoreError):
     """A metadata record that does not fit the state before it.
 
@@ -43,14 +59,21 @@ class ReplayError(KafkaStoreError):
         Kafka's name of the record.
     problem : str
         What does not fit.
+
+    Attributes
+    ----------
+    offset : int or None
+        The record's offset in the metadata log, or its index in a snapshot.
     """
 
     def __init__(self, record: str, problem: str) -> None:
         super().__init__(record, problem)
         self.record, self.problem = record, problem
+        self.offset: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.record}: {self.problem}"
+        where = "" if self.offset is None else f" at offset {self.offset} of the metadata"
+        return f"{self.record}{where}: {self.problem}"
 
 
 class Endpoint(NamedTuple):
@@ -117,7 +140,7 @@ class Topic:
 
     __slots__ = ("name", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: str) -> None:
+    def __init__(self, name: str, topic_id: str | None) -> None:
         self.name, self.topic_id = name, topic_id
         self.partitions: dict[int, PartitionRegistration] = {}
 
@@ -206,13 +229,16 @@ class ClusterState:
             record["zk_migration_ready"],
         )
 
+    def _unregister_controller(self, record: Fields) -> None:
+        self.controllers.pop(record["controller_id"], None)
+
     def _create_topic(self, record: Fields) -> None:
         topic = Topic(record["name"], record["topic_id"])
-        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.topics[record["name"]] = self.topics_by_id[record["topic_id"]] = topic
 
     def _remove_topic(self, record: Fields) -> None:
         topic = self._topic("RemoveTopicRecord", record)
-        del self.topics_by_id[topic.topic_id]
+        del self.topics_by_id[record["topic_id"]]
         if self.topics.get(topic.name) is topic:
             del self.topics[topic.name]
         self.configs.pop((ResourceType.TOPIC, topic.name), None)
@@ -336,6 +362,7 @@ _CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
     26: ClusterState._remove_token,
     27: ClusterState._register_controller,
     28: ClusterState._clear_elr,
+    29: ClusterState._unregister_controller,
 }
 
 

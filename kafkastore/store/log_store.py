@@ -16,6 +16,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.state.file_names import (
+    KRAFT_SNAPSHOT_SUFFIX,
     LOG_SUFFIX,
     InvalidNameError,
     TopicPartition,
@@ -32,6 +33,8 @@ from kafkastore.store.partition_log import PartitionLog
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
 AnyPartition = str | tuple[str, int]
+
+_OF_PARTITIONS = (LOG_SUFFIX, KRAFT_SNAPSHOT_SUFFIX)
 
 FoundDirectory = tuple[Path, LogDir | None]
 
@@ -430,13 +433,13 @@ def _other_names(log_dir: LogDir) -> Iterator[tuple[TopicPartition, FoundDirecto
 
 
 def is_partition_directory(path: Path) -> bool:
-    """Return whether a directory contains segment files."""
+    """Return whether a directory contains segment files, or KRaft snapshots."""
     try:
         with os.scandir(path) as entries:
             return any(
-                LOG_SUFFIX in entry.name
+                any(suffix in entry.name for suffix in _OF_PARTITIONS)
                 and (file := parse_segment_file(entry.name)) is not None
-                and file.type_suffix == LOG_SUFFIX
+                and file.type_suffix in _OF_PARTITIONS
                 for entry in entries
             )
     except OSError:

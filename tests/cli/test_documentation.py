@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.examples import blocks_of, commands_of, run_command
+from cli.examples import blocks_of, commands_of, run_command, run_python
 from cli.running import Run
 
 from kafkastore.cli.command_list import COMMANDS
@@ -25,6 +25,20 @@ def test_every_example_prints_the_documented_output(tmp_path: Path) -> None:
     assert len(commands) > 10
     for command in commands:
         run_command(command, tmp_path)
+
+
+def test_the_examples_of_cluster_metadata_print_what_is_shown(
+    golden: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = DOCUMENT.with_name("cluster.md")
+    (tmp_path / "disk1").symlink_to(golden("4.1.1", "kraft-metadata", "answers").logs)
+    for block in blocks_of(page):
+        if block.language == "console":
+            for command in commands_of(block):
+                run_command(command, tmp_path)
+        else:
+            printed = run_python(block.text, tmp_path).splitlines()
+            assert printed == re.findall(r"# (\S.*)$", block.text, re.MULTILINE)
 
 
 def test_every_command_has_a_chapter_that_names_its_options(run: Run) -> None:
@@ -90,6 +104,18 @@ def test_fields_of_dump(run: Run, rich_logs: Path) -> None:
     for kind in kinds:
         fields = records if kind == "record" else documented("dump", kind)
         check((row for row in rows if row["kind"] == kind), fields)
+
+
+def test_fields_of_cluster(run: Run, golden: Callable[..., Any]) -> None:
+    logs = golden("4.1.1", "kraft-metadata", "answers").logs
+    rows = run("cluster", logs, "--json").lines
+    rows += run("cluster", logs, "--json", "--diff", "..").lines
+    rows += run("cluster", logs, "--json", "--recreate").lines
+    assert {"cluster", "broker", "partition", "config", "change", "recreate"} <= {
+        row["kind"] for row in rows
+    }
+    for kind in {row["kind"] for row in rows}:
+        check((row for row in rows if row["kind"] == kind), documented("cluster", kind))
 
 
 def test_fields_of_cat_offsets_compare_and_verify(

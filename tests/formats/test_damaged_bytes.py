@@ -41,7 +41,10 @@ NOT_IN_THE_REGISTRY = {
     "batch_sequence": "takes headers and entries, by batch_header and the indexes",
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",
-    "protocol": "fields, by the messages",
+    "description": "texts of our own",
+    "message_codec": "fields, by internal_topics and list_offsets",
+    "message_table": "fields, by internal_topics and list_offsets",
+    "record_tables": "keys, values and frames, by internal_topics",
     "recompression": "reads by record_batch, writes by record_builder",
     "record_rows": "columns, by record_builder",
 }

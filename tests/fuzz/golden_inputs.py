@@ -64,7 +64,7 @@ def golden_inputs(directory_of: CaseDirectory) -> dict[str, list[bytes]]:
         "transactional log": [_transactional_log(directory_of)],
         "text": list(_texts(directory_of)),
         "names": [_names(directory_of)],
-        "key or value": list(_keys_and_values(directory_of)),
+        "record": list(_records(directory_of)),
         "list offsets": list(_list_offsets()),
         ".index": _indexes(directory_of, ".index", offset_index),
         ".timeindex": _indexes(directory_of, ".timeindex", time_index),
@@ -145,8 +145,10 @@ def _transactional_log(directory_of: CaseDirectory) -> bytes:
 
 def _texts(directory_of: CaseDirectory) -> Iterator[bytes]:
     names = ("*checkpoint", "meta.properties", "*/partition.metadata", ".kafka_cleanshutdown",
-             "*/leader-epoch-checkpoint")  # fmt: skip
-    for version, case in (("2.4.0", "leader-epochs"), ("3.9.1", "transactions")):
+             "*/leader-epoch-checkpoint", "*/quorum-state")  # fmt: skip
+    for version, case in (
+        ("2.4.0", "leader-epochs"), ("3.9.1", "transactions"), ("4.1.1", "kraft-metadata"),
+    ):  # fmt: skip
         for name in names:
             for path in sorted(directory_of(version, case).glob(f"logs/{name}")):
                 data = path.read_bytes()
@@ -160,19 +162,23 @@ def _names(directory_of: CaseDirectory) -> bytes:
     return "\n".join([*made, *sorted({path.name for path in paths})[:8]]).encode()
 
 
-def _keys_and_values(directory_of: CaseDirectory) -> Iterator[bytes]:
-    """Keys and values of internal topics: the smallest of each type or version."""
+def _records(directory_of: CaseDirectory) -> Iterator[bytes]:
+    """Records of internal topics: the smallest of each type and version.
+
+    The size of its key leads a keyed record.
+    """
     found: dict[tuple[str, bytes], bytes] = {}
     for version, case in (("2.4.0", "wide"), ("4.1.1", "wide"), ("3.9.1", "transactions"),
-                          ("4.1.1", "transactions")):  # fmt: skip
-        for topic in ("__consumer_offsets", "__transaction_state"):
+                          ("4.1.1", "transactions"), ("4.1.1", "kraft-metadata")):  # fmt: skip
+        for topic in ("__consumer_offsets", "__transaction_state", "__cluster_metadata"):
             for path in sorted(directory_of(version, case).glob(f"logs/{topic}-*/*.log")):
                 for position, batch in each_batch(path.read_bytes()):
                     for record in RecordBatch(batch, position).records():
-                        for part, data in (("key", record.key), ("value", record.value)):
-                            kind = (topic + part, (data or b"")[:2])
-                            if data and len(data) < len(found.get(kind, bytes(LARGEST))):
-                                found[kind] = data
+                        key, value = record.key or b"", record.value or b""
+                        data = bytes([len(key)]) + key + value if key else value
+                        kind = topic, key[:2] + value[: 2 if key else 3]
+                        if len(data) < len(found.get(kind, bytes(LARGEST))):
+                            found[kind] = data
     yield from found.values()
 
 

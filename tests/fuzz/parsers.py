@@ -51,6 +51,7 @@ from kafkastore.formats.state import (
     file_names,
     producer_snapshot,
     producer_state,
+    quorum_state,
     transactions,
 )
 from kafkastore.formats.topics import (
@@ -392,6 +393,7 @@ PARSERS: dict[str, Parser] = {
             checkpoints.parse_meta_properties,
             checkpoints.parse_partition_metadata,
             checkpoints.parse_clean_shutdown_marker,
+            quorum_state.parse_quorum_state,
         ),
         ("text",),
     ),
@@ -404,7 +406,7 @@ PARSERS: dict[str, Parser] = {
             read_keyed(share_group_state.RECORDS),
             read_keyed(transaction_state.RECORDS),
         ),
-        ("key or value",),
+        ("record",),
     ),
     "list_offsets": Parser(read_list_offsets, ("list offsets",)),
     "timestamp_search": Parser(read_timestamp_search, ("log",)),

@@ -7,20 +7,20 @@ from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, Offset
 OFFSET_COMMIT, GROUP_METADATA, TRANSACTION_LOG = 1, 2, 0
 
 
-def pack_key(table: RecordTable, number: int, **fields: object) -> bytes:
+def pack_key(table: RecordTable, number: int, /, **fields: object) -> bytes:
     """Pack a key: its number, then its fields."""
     codec = table.codec(number, None)
     assert codec is not None
     return number.to_bytes(2, "big") + codec.pack(fields)
 
 
-def pack_value(table: RecordTable, number: int, version: int, **fields: object) -> bytes:
+def pack_value(table: RecordTable, number: int, version: int, /, **fields: object) -> bytes:
     """Pack a value: its version, then its fields; those left out have their default."""
     codec = table.known_codec(number, version)
     return version.to_bytes(2, "big") + codec.pack(fields)
 
 
-def pack_frame(table: RecordTable, number: int, version: int, **fields: object) -> bytes:
+def pack_frame(table: RecordTable, number: int, version: int, /, **fields: object) -> bytes:
     """Pack a record without a key; number and version are below 128."""
     return bytes((1, number, version)) + table.known_codec(number, version).pack(fields)
 

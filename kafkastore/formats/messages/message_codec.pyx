@@ -28,7 +28,7 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport (
-    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
+    int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 )
 
 from kafkastore.formats.primitives.big_endian cimport load_i16, load_i32, load_i64, load_u32

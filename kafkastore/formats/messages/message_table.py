@@ -56,7 +56,8 @@ class MessageTable:
     ) -> StructCodec:
         """Return the codec of a message.
 
-        Raises `UnsupportedFormatError` if its version is unknown; `position` is that of the version's bytes.
+        Raises `UnsupportedFormatError` if its version is unknown; `position` is that of the
+        version's bytes.
         """
         codec = self.codec(number, version)
         if codec is None:

@@ -1,0 +1,238 @@
+"""``kafkastore cluster``: tables, JSON, differences, and scripts that make topics again."""
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.running import Run, assert_one_sentence
+from models import metadata_directory as made
+from models.metadata_directory import DIRECTORY, TOPIC_ID
+
+import kafkastore
+from kafkastore.metadata.cluster_rows import rows_of
+
+PASSWORD = "hunter2"
+FRAMES = [
+    made.feature("metadata.version", 27),
+    made.broker(1, 1, rack="r1"),
+    made.frame("UnfenceBroker", id=1, epoch=1),
+    made.topic("orders"),
+    made.partition(0),
+    made.partition(1, replicas=(1, 2, 3, 4), adding_replicas=(4,)),
+    made.config("cleanup.policy", "compact,delete", resource="orders"),
+    made.config("ssl.keystore.password", PASSWORD, resource="1", kind=4),
+    made.config("listeners", "a,b", resource="", kind=4),
+    made.topic("it's\n--x", DIRECTORY),
+    made.partition(0, DIRECTORY, replicas=(1,)),
+    made.frame("ClientQuota", entity=(
+        {"entity_type": "user", "entity_name": "al ice"},
+        {"entity_type": "client-id", "entity_name": None},
+    ), key="producer_byte_rate", value=1048576.5),
+    made.frame("UserScramCredential", name="alice", mechanism=1, salt=b"s4lt",
+               stored_key=b"st0red", server_key=b"s3rver", iterations=4096),
+    made.change(0, leader=2),
+    made.frame("NoOp"),
+    made.config("cleanup.policy", None, resource="orders"),
+]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Return a directory of a metadata log."""
+    path = tmp_path / "logs" / "__cluster_metadata-0"
+    made.write_log(path, FRAMES)
+    (tmp_path / "logs" / "meta.properties").write_text("version=1\ncluster.id=Cc\nnode.id=1\n")
+    return path
+
+
+def test_json_has_a_row_for_everything(run: Run, directory: Path) -> None:
+    ran = run("cluster", directory.parent, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.lines == [*rows_of(kafkastore.cluster(directory.parent))]
+    kinds = [row["kind"] for row in ran.lines]
+    assert set(kinds) == {
+        "cluster", "feature", "broker", "topic", "partition", "config", "client_quota",
+        "scram_credential",
+    }
+    assert ran.lines[0]["cluster_id"] == "Cc"
+
+
+def test_tables_have_names_epochs_and_configurations(run: Run, directory: Path) -> None:
+    ran = run("cluster", directory)
+    assert ran.code == 0
+    lines = [" ".join(line.split()) for line in ran.out.splitlines()]
+    assert "features metadata.version 27 (4.1)" in lines
+    assert f"1 active r1 PLAINTEXT://h:9092 {DIRECTORY}" in lines
+    assert f"orders {TOPIC_ID} 2 3" in lines
+    assert "orders 0 2 1 1,2,3 1,2,3 -" in lines
+    assert "orders 1 1 0 1,2,3,4 1,2,3 - adding 4" in lines
+    assert "broker (default) listeners=a,b" in lines
+    assert "alice SCRAM-SHA-256 4096" in lines
+    assert "\n--x" not in ran.out
+
+
+def test_secrets_are_masked_unless_asked_for(run: Run, directory: Path) -> None:
+    for options in ((), ("--json",), ("--diff", "0.."), ("--diff", "0..", "--json"),
+                    ("--recreate",), ("--recreate", "--json")):
+        shown = run("cluster", directory, *options).out
+        assert PASSWORD not in shown
+        assert b"s4lt".hex() not in shown
+    shown = run("cluster", directory, "--json", "--show-secrets").out
+    assert PASSWORD in shown
+    assert b"s4lt".hex() in shown
+
+
+def test_a_moment_is_an_offset_or_a_time(run: Run, directory: Path) -> None:
+    for as_of in ("4", "1970-01-01T00:00:01.003Z"):
+        (row,) = (row for row in run("cluster", directory, "--json", "--as-of", as_of).lines
+                  if row["kind"] == "topic")
+        assert (row["topic"], row["partitions"]) == ("orders", 0)
+    assert_one_sentence(run("cluster", directory, "--as-of", "17"), "ends at offset 16")
+    assert_one_sentence(run("cluster", directory, "--as-of", "soon"), "soon")
+
+
+def test_some_topics_can_be_chosen(run: Run, directory: Path) -> None:
+    rows = run("cluster", directory, "--json", "--topic", "orders").lines
+    assert [row["topic"] for row in rows if row["kind"] == "topic"] == ["orders"]
+    assert_one_sentence(run("cluster", directory, "--topic", "ordres"), "ordres")
+
+
+def test_a_difference_has_each_record_with_what_it_changed(run: Run, directory: Path) -> None:
+    ran = run("cluster", directory, "--diff", "13..16", "--json")
+    leader, policy = ran.lines
+    assert (leader["offset"], leader["record"]) == (13, "PartitionChangeRecord")
+    assert leader["subject"] == {"kind": "partition", "topic": "orders", "partition": 0}
+    assert leader["before"] == {"leader": 1, "leader_epoch": 0, "partition_epoch": 0}
+    assert leader["after"] == {"leader": 2, "leader_epoch": 1, "partition_epoch": 1}
+    assert (policy["offset"], policy["timestamp"], policy["epoch"]) == (15, 1015, 1)
+    assert policy["subject"]["name"] == "cleanup.policy"
+    assert policy["before"]["value"] == "compact,delete"
+    assert policy["after"] is None
+    shown = run("cluster", directory, "--diff", "13..16").out
+    assert "leader 1 → 2, leader_epoch 0 → 1, partition_epoch 0 → 1" in shown
+    assert "removed" in shown
+
+
+def test_differences_of_neighbours_make_that_of_the_whole(run: Run, directory: Path) -> None:
+    def changes(between: str) -> list[dict[str, Any]]:
+        return run("cluster", directory, "--diff", between, "--json").lines
+
+    whole = changes("..")
+    assert whole == changes("0..16")
+    parts = [change for end in range(16) for change in changes(f"{end}..{end + 1}")]
+    assert parts == whole
+    assert changes("1970-01-01T00:00:01.005Z..1970-01-01T00:00:01.008Z") == changes("6..9")
+    assert len(whole) == len(FRAMES) - 1  # one is a NoOpRecord
+    only = run("cluster", directory, "--diff", "..", "--topic", "orders", "--json").lines
+    assert [change["offset"] for change in only] == [3, 4, 5, 6, 13, 15]
+
+
+def test_the_records_of_a_transaction_are_changes_at_its_end(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    made.write_log(directory, [
+        made.frame("BeginTransaction"), made.topic(), made.partition(0),
+        made.frame("EndTransaction"),
+    ])
+    for between, offsets in (("0..3", []), ("3..4", [1, 2]), ("0..4", [1, 2])):
+        lines = run("cluster", directory, "--diff", between, "--json").lines
+        assert [change["offset"] for change in lines] == offsets
+
+
+@pytest.mark.parametrize("between", ["5", "9..5", "x..y", "..99"])
+def test_a_wrong_difference_is_refused(run: Run, directory: Path, between: str) -> None:
+    assert_one_sentence(run("cluster", directory, "--diff", between))
+
+
+def test_a_difference_excludes_other_outputs(run: Run, directory: Path) -> None:
+    for option in (("--as-of", "5"), ("--recreate",)):
+        assert_one_sentence(run("cluster", directory, "--diff", "0..5", *option))
+
+
+TOOL = """#!/bin/sh
+exec >> calls
+printf '%s' "${0##*/}"
+for word in "$@"; do printf '\\037%s' "$word"; done
+printf '\\036'
+"""
+
+
+def calls_of(script: str, tmp_path: Path, **environment: str) -> list[list[str]]:
+    """Run a script with tools that note their arguments."""
+    for name in ("kafka-topics.sh", "kafka-configs.sh"):
+        (tmp_path / name).write_text(TOOL)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "calls").write_text("")
+    done = subprocess.run(
+        ["sh"], input=script, cwd=tmp_path, text=True, capture_output=True, check=False,
+        env={"PATH": os.environ["PATH"], "KAFKA_BIN": str(tmp_path), **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text().split("\036")[:-1]
+    return [call.split("\037") for call in calls]
+
+
+def test_a_script_makes_topics_and_configurations_again(
+    run: Run, directory: Path, tmp_path: Path
+) -> None:
+    ran = run("cluster", directory, "--recreate", "--as-of", "15")
+    assert ran.code == 0
+    calls = calls_of(ran.out, tmp_path, BOOTSTRAP="b:9092", BROKERS="2")
+    topics, configs = (
+        [call for call in calls if call[0] == name]
+        for name in ("kafka-topics.sh", "kafka-configs.sh")
+    )
+    start = ["kafka-topics.sh", "--bootstrap-server", "b:9092", "--create", "--topic"]
+    assert topics == [
+        [*start, "it's\n--x", "--partitions", "1", "--replication-factor", "1"],
+        [*start, "orders", "--partitions", "2", "--replication-factor", "2",
+         "--config", "cleanup.policy=compact,delete"],
+    ]
+    alter = ["kafka-configs.sh", "--bootstrap-server", "b:9092", "--alter", "--entity-type"]
+    assert configs == [
+        [*alter, "brokers", "--entity-default", "--add-config", "listeners=[a,b]"],
+        [*alter, "clients", "--entity-default", "--entity-type", "users", "--entity-name", "al ice",
+         "--add-config", "producer_byte_rate=1048576.5"],
+    ]
+    assert '# Set this secret yourself: "ssl.keystore.password"' in ran.out
+    assert "# Not made by this script: 1 SCRAM credentials" in ran.out
+    whole = calls_of(ran.out, tmp_path, BOOTSTRAP="b:9092", COMMAND_CONFIG="c.properties")
+    assert whole[1][3:5] == ["--command-config", "c.properties"]
+    assert whole[1][whole[1].index("--replication-factor") + 1] == "3"
+
+
+def test_the_names_of_a_hostile_log_run_nothing(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    evil = "\n touch evil; '$(touch evil)`touch evil`\" & touch evil #\\"
+    made.write_log(directory, [
+        made.topic(evil), made.partition(0), made.config(evil, evil, resource=evil),
+        made.config(evil + "password", evil, resource=evil, kind=4),
+        made.config(evil, evil, resource=evil, kind=4),
+        made.frame("ClientQuota", entity=({"entity_type": evil, "entity_name": evil},), key=evil,
+                   value=1.0),
+    ])
+    script = run("cluster", directory, "--recreate").out
+    calls = calls_of(script, tmp_path, BOOTSTRAP="b")
+    assert len(calls) == 3
+    assert not (tmp_path / "evil").exists()
+
+
+def test_json_for_another_cluster_has_ids_and_replicas(run: Run, directory: Path) -> None:
+    (document,) = run("cluster", directory, "--recreate", "--json").lines
+    orders = document["topics"][1]
+    assert (orders["topic"], orders["topic_id"]) == ("orders", TOPIC_ID)
+    assert (orders["partitions"], orders["replication_factor"]) == (2, 3)
+    assert orders["replicas"] == {"0": [1, 2, 3], "1": [1, 2, 3, 4]}
+    assert document["configs"][0]["configs"] == {"listeners": "a,b"}
+
+
+def test_without_a_metadata_log_directories_are_shown(run: Run, tmp_path: Path) -> None:
+    made.write_log(tmp_path / "t-0", [b"x"])
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=7\n")
+    ran = run("cluster", tmp_path)
+    assert ran.code == 0
+    assert "there is no metadata log" in ran.out
+    assert_one_sentence(run("cluster", tmp_path, "--diff", "0..5"), "__cluster_metadata-0")
+    assert "note: " in run("cluster", tmp_path, "--recreate").err
