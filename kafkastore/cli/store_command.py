@@ -18,7 +18,13 @@ from kafkastore.cli.options.on_spark import (
     spark_option,
     threads_option,
 )
-from kafkastore.cli.options.selection import Selection, paths_argument, select, topic_options
+from kafkastore.cli.options.selection import (
+    Selection,
+    metadata_option,
+    paths_argument,
+    select,
+    topic_options,
+)
 from kafkastore.cli.options.times import (
     Moment,
     parse_moment,
@@ -29,6 +35,7 @@ from kafkastore.cli.options.times import (
 from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.partition_errors import Problems, on_corrupt_option
+from kafkastore.jobs.topic_settings import find_cluster
 from kafkastore.log.time_text import format_time
 from kafkastore.runner import Failed, run_here
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
@@ -36,6 +43,7 @@ from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 if TYPE_CHECKING:
     from kafkastore.jobs.job import Job
     from kafkastore.log.damage import OnCorrupt
+    from kafkastore.metadata.cluster import Cluster
     from kafkastore.runner import Runner
 
 ItemT = TypeVar("ItemT")
@@ -43,6 +51,7 @@ ResultT = TypeVar("ResultT")
 
 #: Options that a command may name, in the order of its help, and their fields in `StoreCall`.
 _OPTIONS: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    "metadata": ("metadata", metadata_option),
     "relative-to": ("relative_to", relative_option),
     "tz": ("zone", zone_option),
     "on-corrupt": ("on_corrupt", on_corrupt_option),
@@ -63,6 +72,7 @@ class StoreCall:
     paths: tuple[Path, ...] = ()
     topics: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
+    metadata: Path | None = None
     as_json: bool = False
     relative_to: str = "now"
     zone: tzinfo | None = None
@@ -88,6 +98,11 @@ class StoreCall:
     def selection(self) -> Selection:
         """The selected partitions; raises NotALogDirectoryError or NotInStoreError."""
         return self.select(*self.paths)
+
+    @cached_property
+    def cluster(self) -> Cluster | None:
+        """The cluster of ``--metadata``, or of the selected directories."""
+        return find_cluster(self.selection.store, self.metadata)
 
     @cached_property
     def problems(self) -> Problems:

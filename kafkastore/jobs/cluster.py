@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafkastore.arguments import whole_number
 from kafkastore.errors import ArgumentTypeError, ArgumentValueError, CorruptCheckpointError
+from kafkastore.formats.primitives.java_text import parse_int32
 from kafkastore.formats.state.checkpoints import parse_partition_metadata
 from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
@@ -27,7 +28,7 @@ from kafkastore.metadata.cluster import (
     read_snapshot_alone,
 )
 from kafkastore.metadata.metadata_diff import MetadataChange, changes_between
-from kafkastore.metadata.state import (
+from kafkastore.metadata.registrations import (
     NO_LEADER,
     BrokerRegistration,
     PartitionRegistration,
@@ -155,17 +156,26 @@ def _cluster_ids(store: LogStore) -> Iterator[str]:
 def _cluster_of_directories(store: LogStore) -> Cluster:
     """Return what the directories of partitions show of their cluster."""
     found = Cluster(MetadataSource.LOG_DIRECTORIES)
+    found.cluster_id = next(_cluster_ids(store), None)
     for log_dir in _log_dirs(store):
-        properties = log_dir.meta_properties
-        found.cluster_id = found.cluster_id or properties.get("cluster.id")
-        broker_id = int(properties.get("node.id", properties.get("broker.id", _UNKNOWN)))
-        if broker_id != _UNKNOWN:
-            directory_id = properties.get("directory.id")
+        broker_id, directory_id = _node_of(log_dir)
+        if broker_id is not None:
             _add_broker(found, broker_id, directory_id)
-            for topic_partition, path in log_dir.partition_paths.items():
-                log = PartitionLog(path, topic_partition, log_dir)
-                _add_replica(found, log, broker_id, directory_id)
+    for topic_partition in store.partitions:
+        for log in store.partitions.copies(topic_partition):
+            _add_replica(found, log, *_node_of(log.log_dir or LogDir(log.path.parent)))
     return found
+
+
+def _node_of(log_dir: LogDir) -> tuple[int | None, str | None]:
+    """Return the broker and the directory id that ``meta.properties`` names."""
+    properties = log_dir.meta_properties
+    node = properties.get("node.id", properties.get("broker.id"))
+    try:
+        broker_id = None if node is None else parse_int32(node)
+    except ValueError:
+        broker_id = None
+    return broker_id, properties.get("directory.id")
 
 
 def _add_broker(found: Cluster, broker_id: int, directory_id: str | None) -> None:
@@ -178,29 +188,26 @@ def _add_broker(found: Cluster, broker_id: int, directory_id: str | None) -> Non
 
 
 def _add_replica(
-    found: Cluster, log: PartitionLog, broker_id: int, directory_id: str | None
+    found: Cluster, log: PartitionLog, broker_id: int | None, directory_id: str | None
 ) -> None:
     """Add a directory of a partition to the replicas of the partition."""
-    topic = found.topics.get(log.topic)
     topic_id = _topic_id(log.path)
-    if topic is None:
-        topic = found.topics[log.topic] = Topic(log.topic, topic_id)
+    topic = found.topics.setdefault(log.topic, Topic(log.topic, topic_id))
     topic.topic_id = topic.topic_id or topic_id
     if topic.topic_id is not None:
         found.topics_by_id[topic.topic_id] = topic
-    epochs = log.leader_epochs
-    epoch = epochs[-1].epoch if epochs else _UNKNOWN
-    before = topic.partitions.get(log.partition)
-    if before is None:
-        topic.partitions[log.partition] = PartitionRegistration(
-            (broker_id,), (directory_id,), (), (), (), NO_LEADER, 0, epoch, _UNKNOWN, (), ()
-        )
-    else:
-        topic.partitions[log.partition] = before._replace(
-            replicas=(*before.replicas, broker_id),
-            directories=(*before.directories, directory_id),
-            leader_epoch=max(before.leader_epoch, epoch),
-        )
+    before = topic.partitions.get(
+        log.partition,
+        PartitionRegistration(
+            (), (), (), (), (), NO_LEADER, 0, _UNKNOWN, _UNKNOWN, (), ()
+        ),
+    )
+    epoch = max((each.epoch for each in log.leader_epochs), default=_UNKNOWN)
+    topic.partitions[log.partition] = before._replace(
+        replicas=(*before.replicas, *([] if broker_id is None else [broker_id])),
+        directories=(*before.directories, *([] if broker_id is None else [directory_id])),
+        leader_epoch=max(before.leader_epoch, epoch),
+    )
 
 
 def _topic_id(directory: Path) -> str | None:

@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
+from kafkastore.jobs.topic_settings import Metadata, TopicSettings, find_cluster, settings_of
+from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import Copies, open_copies
 from kafkastore.use_cases.retention import PartitionRetention, SegmentRetention, retention_of
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 class RetentionJob(PartitionJob[PartitionRetention]):
     """Check the segments of each partition; options as for `retention`."""
 
-    config: Mapping[str, object] | LogConfig | None = None
+    settings: TopicSettings = field(default_factory=TopicSettings)
     now: int | None = None
     version: str = NEWEST_VERSION
 
@@ -49,8 +51,14 @@ class RetentionJob(PartitionJob[PartitionRetention]):
 
     def run(self, item: Copies) -> PartitionRetention:
         """Check one partition."""
+        log = open_copies(item)
+        setting = self.settings.of(log.topic)
         return retention_of(
-            open_copies(item), config=self.config, now=self.now, version=self.version
+            log,
+            config=setting.options,
+            sources=setting.sources,
+            now=self.now,
+            version=self.version,
         )
 
     def rows(self, result: PartitionRetention) -> Iterator[Row]:
@@ -72,6 +80,10 @@ def partition_row(found: PartitionRetention) -> Row:
         "cleanup_policy": sorted(found.config.cleanup_policy),
         "retention_ms": found.config.retention_ms,
         "retention_bytes": found.config.retention_bytes,
+        "config_sources": {
+            name: found.config_sources.get(name, ConfigSource.DEFAULT).value
+            for name in ("cleanup.policy", "retention.ms", "retention.bytes", "segment.ms")
+        },
         "segments": len(found.segments),
         "size": sum(each.size for each in found.segments),
         "deleted_segments": len(found.going),
@@ -109,6 +121,7 @@ def retention(
     config: Mapping[str, object] | LogConfig | None = None,
     now: int | None = None,
     version: str = NEWEST_VERSION,
+    metadata: Metadata = None,
 ) -> JobResults[Copies, PartitionRetention]:
     """Find the segments that a broker's next retention check deletes.
 
@@ -120,12 +133,14 @@ def retention(
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
     config : mapping, LogConfig or None
         The topics' configuration by Kafka's names, such as ``{"retention.ms": 3600000}``. Missing
-        options have Kafka's defaults: ``retention.ms`` is 7 days. With a mapping without
-        ``cleanup.policy``, Kafka's own topics are still compacted.
+        options are those of `metadata`, or Kafka's defaults: ``retention.ms`` is 7 days. With a
+        mapping without ``cleanup.policy``, Kafka's own topics are still compacted.
     now : int, optional
         ms since 1970. Default: the clock.
     version : str
         The broker's version.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is. Default: the metadata log in `path`, if it has one.
 
     Returns
     -------
@@ -141,5 +156,7 @@ def retention(
     KafkaStoreError
         If a partition cannot be read.
     """
-    job = RetentionJob(config, clock() if now is None else now, version)
-    return JobResults(job, partial(job.items, open_paths(path), partitions))
+    store = open_paths(path)
+    settings = settings_of(find_cluster(store, metadata), store, config)
+    job = RetentionJob(settings, clock() if now is None else now, version)
+    return JobResults(job, partial(job.items, store, partitions))

@@ -8,17 +8,17 @@ from typing import Any
 
 from kafkastore.formats.topics.cluster_metadata import METADATA_VERSION, is_secret_config
 from kafkastore.metadata.cluster import Cluster
-from kafkastore.metadata.state import (
+from kafkastore.metadata.registrations import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
-    Fields,
     PartitionRegistration,
     ResourceType,
     ScramMechanism,
     SecurityProtocol,
     Topic,
 )
+from kafkastore.metadata.state import Fields
 
 MASKED = "(masked)"
 

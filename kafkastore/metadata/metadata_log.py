@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError
-from kafkastore.formats.messages.message_codec import parse_frames
+from kafkastore.formats.messages.message_codec import Frames
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.records.control_records import parse_control_record, parse_kraft_value
 from kafkastore.formats.records.record_batch import RecordBatch
@@ -102,14 +102,15 @@ def _parsed(columns: RecordColumns, path: Path) -> Iterator[MetadataRecord]:
     if not rows:
         return
     _, _, places, content = taken["value"]
+    frames = Frames(RECORDS.codec, content, np.frombuffer(places, np.int32, rows + 1))
     offsets = np.frombuffer(taken["offset"], np.int64, rows).tolist()
-    try:
-        records = parse_frames(RECORDS.codec, content, np.frombuffer(places, np.int32, rows + 1))
-    except CorruptionError as error:
-        offset = offsets[error.index]  # type: ignore[attr-defined]
-        reason = f"the metadata record at offset {offset}: {error}"
-        raise CorruptBatchError(reason, path=path) from error
+    timestamps = (np.frombuffer(taken["timestamp"][2], np.int64, rows) // 1000).tolist()
     epochs = np.frombuffer(taken["leader_epoch"], np.int32, rows).tolist()
-    timestamps = np.frombuffer(taken["timestamp"][2], np.int64, rows) // 1000
-    for fields in zip(offsets, timestamps.tolist(), epochs, records, strict=True):
-        yield MetadataRecord(*fields[:3], *fields[3])
+    try:
+        for offset, timestamp, epoch, (number, version, fields) in zip(
+            offsets, timestamps, epochs, frames, strict=True
+        ):
+            yield MetadataRecord(offset, timestamp, epoch, number, version, fields)
+    except CorruptionError as error:
+        reason = f"the metadata record at offset {offsets[frames.index]}: {error}"
+        raise CorruptBatchError(reason, path=path) from error

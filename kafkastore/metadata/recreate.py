@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import Counter
@@ -12,7 +11,7 @@ from kafkastore.formats.topics.cluster_metadata import is_secret_config
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.cluster import Cluster, MetadataSource
 from kafkastore.metadata.cluster_rows import Row
-from kafkastore.metadata.state import ResourceType, Topic
+from kafkastore.metadata.registrations import ResourceType, Topic
 
 _HEAD = """#!/bin/sh
 # Makes the topics and configurations of {what} in another cluster.
@@ -40,13 +39,14 @@ _ENTITY_TYPES = {
     ResourceType.GROUP: "groups",
 }
 _QUOTA_TYPES = {"user": "users", "client-id": "clients", "ip": "ips"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\\\udc80-\udcff]")
 _NEEDS_BRACKETS = re.compile(r"[,\[\]]")
 
 
 def recreate_script(cluster: Cluster, *, name: str = "recreate.sh") -> Iterator[str]:
     """Yield the lines of a shell script; it names secrets, and does not have them."""
     most = max((_replication_factor(each) for each in cluster.topics.values()), default=1)
-    what = f"cluster {json.dumps(cluster.cluster_id)}"
+    what = f"cluster {cluster.cluster_id!a}"
     if cluster.source is MetadataSource.METADATA_LOG:
         what += f", as of offset {cluster.end_offset} of its metadata"
         what += f" ({format_time(cluster.timestamp)})" if cluster.timestamp >= 0 else ""
@@ -95,6 +95,18 @@ def recreate_document(cluster: Cluster) -> Row:
     }
 
 
+def _quoted(text: str) -> str:
+    """Return a word for the shell that prints no control characters on a terminal."""
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = _CONTROL.sub(lambda found: _octal(found[0]), text)
+    return f'"$(printf %b {shlex.quote(escaped)})"'
+
+
+def _octal(character: str) -> str:
+    return "".join(f"\\0{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
 def _configs_of(cluster: Cluster, topic: Topic) -> dict[str, str]:
     return dict(sorted(cluster.configs.get((ResourceType.TOPIC, topic.name), {}).items()))
 
@@ -114,21 +126,21 @@ def _replication_factor(topic: Topic) -> int:
 
 
 def _topic_lines(topic: Topic, configs: Mapping[str, str]) -> Iterator[str]:
-    words = ["tool kafka-topics.sh --create --topic", shlex.quote(topic.name)]
+    words = ["tool kafka-topics.sh --create --topic", _quoted(topic.name)]
     words += ["--partitions", str(_partition_count(topic))]
     words += ["--replication-factor", f'"$(replicas {_replication_factor(topic)})"']
-    words += [f"--config {shlex.quote(f'{key}={value}')}" for key, value in configs.items()]
+    words += [f"--config {_quoted(f'{key}={value}')}" for key, value in configs.items()]
     yield " ".join(words)
 
 
 def _config_lines(entity_type: str, name: str, values: Mapping[str, str]) -> Iterator[str]:
-    who = f"--entity-name {shlex.quote(name)}" if name else "--entity-default"
+    who = f"--entity-name {_quoted(name)}" if name else "--entity-default"
     for key, value in sorted(values.items()):
         if is_secret_config(key):
-            yield f"# Set this secret yourself: {json.dumps(key)} of {json.dumps(name)}"
+            yield f"# Set this secret yourself: {key!a} of {name!a}"
         else:
             text = f"[{value}]" if _NEEDS_BRACKETS.search(value) else value
-            setting = shlex.quote(f"{key}={text}")
+            setting = _quoted(f"{key}={text}")
             yield (
                 f"tool kafka-configs.sh --alter --entity-type {entity_type} {who} "
                 f"--add-config {setting}"
@@ -139,10 +151,10 @@ def _quota_lines(cluster: Cluster) -> Iterator[str]:
     for entity, quotas in sorted(cluster.client_quotas.items(), key=lambda each: str(each[0])):
         words = []
         for kind, name in sorted(entity, key=str):
-            words += ["--entity-type", shlex.quote(_QUOTA_TYPES.get(kind, kind))]
-            words += ["--entity-default"] if name is None else ["--entity-name", shlex.quote(name)]
+            words += ["--entity-type", _quoted(_QUOTA_TYPES.get(kind, kind))]
+            words += ["--entity-default"] if name is None else ["--entity-name", _quoted(name)]
         settings = ",".join(f"{key}={value:.17g}" for key, value in sorted(quotas.items()))
-        words += ["--add-config", shlex.quote(settings)]
+        words += ["--add-config", _quoted(settings)]
         yield f"tool kafka-configs.sh --alter {' '.join(words)}"
 
 

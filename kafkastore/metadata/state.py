@@ -3,51 +3,29 @@
 Each record changes the state as it does in a broker that replays it. A record that does not fit the
 state, such as a change of a partition that does not exist, is an error: a broker reports a fault.
 
-Source: Kafka 4.3.1 ``MetadataDelta`` and the deltas in it, ``PartitionRegistration``,
-``BrokerRegistration``.
+Source: Kafka 4.3.1 ``MetadataDelta`` and the deltas in it, ``PartitionRegistration.merge``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.topics import cluster_metadata
+from kafkastore.metadata.registrations import (
+    BrokerRegistration,
+    ControllerRegistration,
+    Endpoint,
+    PartitionRegistration,
+    ResourceType,
+    Topic,
+)
 
 Fields = dict[str, Any]
 
-NO_LEADER = -1
-MIGRATING = None
 _NO_LEADER_CHANGE = -2
 _NO_CHANGE = -1
-
-
-class ResourceType(IntEnum):
-    """What a configuration belongs to; an empty name is the default of all."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class SecurityProtocol(IntEnum):
-    """How clients and servers talk at an endpoint."""
-
-    PLAINTEXT = 0
-    SSL = 1
-    SASL_PLAINTEXT = 2
-    SASL_SSL = 3
-
-
-class ScramMechanism(IntEnum):
-    """The hash of a SCRAM credential."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
 
 
 class ReplayError(KafkaStoreError):
@@ -74,75 +52,6 @@ class ReplayError(KafkaStoreError):
     def __str__(self) -> str:
         where = "" if self.offset is None else f" at offset {self.offset} of the metadata"
         return f"{self.record}{where}: {self.problem}"
-
-
-class Endpoint(NamedTuple):
-    """A listener of a broker or controller; `security_protocol` is Kafka's number."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int
-
-
-class BrokerRegistration(NamedTuple):
-    """A registered broker.
-
-    `epoch` is the offset of its registration. `log_dirs` are the ids of its online log directories,
-    empty before 3.7. `features` are the levels it supports, both ends inclusive.
-    """
-
-    broker_id: int
-    epoch: int
-    incarnation_id: str | None
-    endpoints: tuple[Endpoint, ...]
-    features: Mapping[str, tuple[int, int]]
-    rack: str | None
-    is_fenced: bool
-    is_in_controlled_shutdown: bool
-    is_migrating_zk_broker: bool
-    log_dirs: tuple[str, ...]
-    cordoned_log_dirs: tuple[str, ...]
-
-
-class ControllerRegistration(NamedTuple):
-    """A registered controller (from 3.7)."""
-
-    controller_id: int
-    incarnation_id: str | None
-    endpoints: tuple[Endpoint, ...]
-    features: Mapping[str, tuple[int, int]]
-    is_zk_migration_ready: bool
-
-
-class PartitionRegistration(NamedTuple):
-    """The replicas of a partition, by broker id, and their state.
-
-    `directories` has the log directory of each replica; None: unknown (before 3.7). `leader` is -1
-    if there is none. `elr` and `last_known_elr` are the eligible leader replicas (KIP-966).
-    """
-
-    replicas: tuple[int, ...]
-    directories: tuple[str | None, ...]
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    leader: int
-    leader_recovery_state: int
-    leader_epoch: int
-    partition_epoch: int
-    elr: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-
-
-class Topic:
-    """A topic: its name, its id, and its partitions by number."""
-
-    __slots__ = ("name", "partitions", "topic_id")
-
-    def __init__(self, name: str, topic_id: str | None) -> None:
-        self.name, self.topic_id = name, topic_id
-        self.partitions: dict[int, PartitionRegistration] = {}
 
 
 class ClusterState:
@@ -366,38 +275,45 @@ _CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
 }
 
 
-def _changed(partition: PartitionRegistration, record: Fields) -> PartitionRegistration:
-    """Return a partition after a PartitionChangeRecord; null fields do not change it."""
-    leader, epoch = partition.leader, partition.leader_epoch
-    if record["leader"] != _NO_LEADER_CHANGE:
-        leader, epoch = record["leader"], epoch + 1
-    recovery = record["leader_recovery_state"]
-    replicas = _or_before(record["replicas"], partition.replicas)
-    directories = _or_before(record["directories"], partition.directories)
-    return PartitionRegistration(
-        replicas,
-        _known_directories(directories, replicas),
-        _or_before(record["isr"], partition.isr),
-        _or_before(record["removing_replicas"], partition.removing_replicas),
-        _or_before(record["adding_replicas"], partition.adding_replicas),
-        leader,
-        partition.leader_recovery_state if recovery == _NO_CHANGE else recovery,
-        epoch,
-        partition.partition_epoch + 1,
-        _or_before(record["eligible_leader_replicas"], partition.elr),
-        _or_before(record["last_known_elr"], partition.last_known_elr),
-    )
+def _changed(before: PartitionRegistration, record: Fields) -> PartitionRegistration:
+    """Return a partition after a PartitionChangeRecord; null fields do not change it.
 
-
-def _or_before(changed: Any, before: Any) -> Any:
-    return before if changed is None else changed
+    Most records of a log are of this kind, so this is in few steps.
+    """
+    (
+        replicas, directories, isr, removing_replicas, adding_replicas, leader,
+        leader_recovery_state, leader_epoch, partition_epoch, elr, last_known_elr,
+    ) = before
+    if (changed := record["isr"]) is not None:
+        isr = changed
+    if (number := record["leader"]) != _NO_LEADER_CHANGE:
+        leader, leader_epoch = number, leader_epoch + 1
+    if (changed := record["replicas"]) is not None:
+        replicas = changed
+        directories = _known_directories(directories, replicas)
+    if (changed := record["directories"]) is not None:
+        directories = _known_directories(changed, replicas)
+    if (changed := record["removing_replicas"]) is not None:
+        removing_replicas = changed
+    if (changed := record["adding_replicas"]) is not None:
+        adding_replicas = changed
+    if (number := record["leader_recovery_state"]) != _NO_CHANGE:
+        leader_recovery_state = number
+    if (changed := record["eligible_leader_replicas"]) is not None:
+        elr = changed
+    if (changed := record["last_known_elr"]) is not None:
+        last_known_elr = changed
+    return PartitionRegistration._make((
+        replicas, directories, isr, removing_replicas, adding_replicas, leader,
+        leader_recovery_state, leader_epoch, partition_epoch + 1, elr, last_known_elr,
+    ))
 
 
 def _known_directories(
     directories: tuple[str | None, ...], replicas: tuple[int, ...]
 ) -> tuple[str | None, ...]:
     """Return a directory for each replica: all unknown if none is known."""
-    return directories if any(directories) else (MIGRATING,) * len(replicas)
+    return directories if any(directories) else (None,) * len(replicas)
 
 
 def _endpoints(record: Fields) -> tuple[Endpoint, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkastore.arguments import whole_number
@@ -19,6 +20,7 @@ from kafkastore.log.timestamp_warnings import (
     find_timestamp_warning,
     meant_timestamp,
 )
+from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.segment.index_file import TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
@@ -119,6 +121,8 @@ class PartitionRetention(NamedTuple):
         A record with a later timestamp (ms) makes the broker roll a new segment, without jitter:
         the first batch's timestamp plus ``segment.ms``. None if the active segment has no
         timestamp; then the clock decides.
+    config_sources : mapping of str to ConfigSource
+        Where the configurations come from, by Kafka's names; the others are Kafka's defaults.
     """
 
     topic_partition: TopicPartition
@@ -130,6 +134,7 @@ class PartitionRetention(NamedTuple):
     log_start_offset: int
     high_watermark: int
     rolls_after: int | None
+    config_sources: Mapping[str, ConfigSource] = MappingProxyType({})
 
     @property
     def going(self) -> tuple[SegmentRetention, ...]:
@@ -160,6 +165,7 @@ def retention_of(
     log: PartitionLog,
     *,
     config: Mapping[str, object] | LogConfig | None = None,
+    sources: Mapping[str, ConfigSource] = MappingProxyType({}),
     now: int | None = None,
     version: str = NEWEST_VERSION,
 ) -> PartitionRetention:
@@ -173,7 +179,8 @@ def retention_of(
     topic_config = _config_of(log.topic, config)
     at = clock() if now is None else whole_number("now", now)
     rules = rules_of(version)
-    return log.retry_if_changed(lambda: _judged(log, topic_config, at, rules))
+    found = log.retry_if_changed(lambda: _judged(log, topic_config, at, rules))
+    return found._replace(config_sources=sources)
 
 
 def _judged(

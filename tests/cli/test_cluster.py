@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,8 @@ def calls_of(script: str, tmp_path: Path, **environment: str) -> list[list[str]]
         env={"PATH": os.environ["PATH"], "KAFKA_BIN": str(tmp_path), **environment},
     )
     assert done.returncode == 0, done.stderr
-    calls = (tmp_path / "calls").read_text().split("\036")[:-1]
+    calls = (tmp_path / "calls").read_bytes().decode("utf-8", "surrogateescape")
+    calls = calls.split("\036")[:-1]
     return [call.split("\037") for call in calls]
 
 
@@ -196,7 +198,7 @@ def test_a_script_makes_topics_and_configurations_again(
         [*alter, "clients", "--entity-default", "--entity-type", "users", "--entity-name", "al ice",
          "--add-config", "producer_byte_rate=1048576.5"],
     ]
-    assert '# Set this secret yourself: "ssl.keystore.password"' in ran.out
+    assert "# Set this secret yourself: 'ssl.keystore.password' of '1'" in ran.out
     assert "# Not made by this script: 1 SCRAM credentials" in ran.out
     whole = calls_of(ran.out, tmp_path, BOOTSTRAP="b:9092", COMMAND_CONFIG="c.properties")
     assert whole[1][3:5] == ["--command-config", "c.properties"]
@@ -205,7 +207,7 @@ def test_a_script_makes_topics_and_configurations_again(
 
 def test_the_names_of_a_hostile_log_run_nothing(run: Run, tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
-    evil = "\n touch evil; '$(touch evil)`touch evil`\" & touch evil #\\"
+    evil = "\n touch evil; '$(touch evil)`touch evil`\" & touch evil #\\\x1b[2J\x9b\x7f\udc9b%s"
     made.write_log(directory, [
         made.topic(evil), made.partition(0), made.config(evil, evil, resource=evil),
         made.config(evil + "password", evil, resource=evil, kind=4),
@@ -214,8 +216,11 @@ def test_the_names_of_a_hostile_log_run_nothing(run: Run, tmp_path: Path) -> Non
                    value=1.0),
     ])
     script = run("cluster", directory, "--recreate").out
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]", script)
     calls = calls_of(script, tmp_path, BOOTSTRAP="b")
     assert len(calls) == 3
+    assert calls[0][5] == evil
+    assert calls[0][-1] == f"{evil}={evil}"
     assert not (tmp_path / "evil").exists()
 
 

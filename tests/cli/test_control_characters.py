@@ -20,6 +20,7 @@ LINES = {
     "ls": ["ls {root} --segments --verbose", "ls {root} --topic {topic}-0 --offset 3"],
     "dump": ["dump {log} {index} {damaged} {unknown} --records", "dump {checkpoint}"],
     "cat": ["cat {root}"],
+    "cluster": ["cluster {root}"],
     "offsets": ["offsets {root} --at 150 --rules all --explain", "offsets {root} --at 150"],
     "compare": ["compare {root} --samples 2"],
     "verify": ["verify {root} --verbose"],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli.running import Run, assert_one_sentence
+from models import metadata_directory as made
 
 import kafkastore
 
@@ -139,21 +140,69 @@ def test_retention_ms_accepts_a_duration_and_kafkas_numbers(run: Run, logs: Path
         assert run("retention", logs, "--retention-ms", wrong).code == 2
 
 
-def test_a_note_says_that_configurations_in_the_metadata_log_are_not_read(
-    run: Run, golden
-) -> None:
-    logs = golden("4.1.1", "kraft-metadata", "answers").logs
-    noted = run("retention", logs, "--topic", "meta-0")
-    assert "__cluster_metadata-0" in noted.err
-    assert "--config" in noted.err
-    assert noted.err.count("\n") == 1
-    assert run("retention", logs, "--topic", "meta-0", "--retention-ms", "7d").err == ""
+@pytest.fixture
+def with_metadata(tmp_path: Path) -> Path:
+    """Return a log directory of broker 7, with two topics and the cluster's metadata."""
+    root = tmp_path / "logs"
+    for name in ("orders-0", "other-0"):
+        made.write_log(root / name, [b"x"], first_time=10_000)
+    (root / "meta.properties").write_text("version=1\nnode.id=7\n")
+    made.write_log(root / "__cluster_metadata-0", [
+        made.topic("orders"), made.partition(0),
+        made.config("retention.ms", "1000", resource="orders"),
+        made.config("internal.segment.bytes", "3000", resource="orders"),
+        made.config("log.retention.ms", "2000", resource="", kind=4),
+        made.config("log.retention.bytes", "5000", resource="", kind=4),
+        made.config("log.retention.bytes", "6000", resource="7", kind=4),
+        made.config("log.retention.bytes", "7000", resource="8", kind=4),
+    ])
+    return root
+
+
+def settings(run: Run, *arguments: object) -> dict[str, tuple[object, ...]]:
+    """Return the configuration of each topic, and where it comes from."""
+    rows = run("retention", *arguments, "--json", "--now", 20_000).lines
+    return {
+        row["topic"]: (row["retention_ms"], row["retention_bytes"], *row["config_sources"].values())
+        for row in rows
+        if row["kind"] == "partition" and not row["topic"].startswith("__")
+    }
+
+
+def test_configurations_are_those_of_the_metadata(run: Run, with_metadata: Path) -> None:
+    assert settings(run, with_metadata) == {
+        "orders": (1000, 6000, "default", "topic", "broker", "default"),
+        "other": (2000, 6000, "default", "default-broker", "broker", "default"),
+    }
+    shown = run("retention", with_metadata, "--now", 20_000).out
+    assert (
+        "  cleanup.policy=delete [default], retention.ms=1000 (1s) [topic], "
+        "retention.bytes=6000 [broker]: orders\n"
+    ) in shown
+
+
+def test_an_option_wins_over_the_metadata(run: Run, with_metadata: Path) -> None:
+    found = settings(run, with_metadata, "--retention-ms", "5", "--config", "segment.ms=9")
+    expected = (5, 6000, "default", "option", "broker", "option")
+    assert found == {"orders": expected, "other": expected}
+
+
+def test_metadata_may_be_elsewhere(run: Run, with_metadata: Path, tmp_path: Path) -> None:
+    metadata = (with_metadata / "__cluster_metadata-0").rename(tmp_path / "__cluster_metadata-0")
+    assert settings(run, with_metadata)["orders"][:2] == (604_800_000, -1)
+    assert settings(run, with_metadata, "--metadata", metadata)["orders"][:2] == (1000, 6000)
+    cluster = kafkastore.cluster(metadata)
+    for given in (metadata, cluster, [metadata]):
+        first, *_ = kafkastore.retention(with_metadata, metadata=given, now=20_000)
+        assert (first.config.retention_ms, first.config.segment_bytes) == (1000, 3000)
+    gone = run("retention", with_metadata, "--metadata", tmp_path / "gone")
+    assert_one_sentence(gone, "gone")
 
 
 def test_a_single_partition_directory_prints_a_note(run: Run, logs: Path) -> None:
     ran = run("retention", logs / "retention-0", "--retention-ms", -1)
     assert ran.err.startswith("note: a partition directory by itself has no checkpoints")
-    assert "retention.ms=-1," in ran.out
+    assert "retention.ms=-1 [option]," in ran.out
 
 
 def test_unreadable_partitions_are_reported_and_the_rest_is_evaluated(run: Run, logs: Path) -> None:

@@ -13,12 +13,12 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.tables import format_count, format_size, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.jobs.retention import RetentionJob, partition_row, place_row, segment_row
+from kafkastore.jobs.topic_settings import settings_of
 from kafkastore.log.timestamp_warnings import TimestampWarning
+from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentRetention
 from kafkastore.versions import rules_of
-from kafkastore.writing.log_config import LogConfig
 from kafkastore.writing.retention import RetentionRule, StopReason
 
 Options = dict[str, str]
@@ -48,14 +48,15 @@ def _parse_retention_ms(
     return str(parse_duration(context, parameter, text))
 
 
-@store_command("relative-to", "tz", "spark", "verbose")
+@store_command("metadata", "relative-to", "tz", "spark", "verbose")
 @click.option(
     "--config",
     "options",
     multiple=True,
     callback=_parse_options,
     metavar="KEY=VALUE",
-    help="A topic configuration by Kafka's name; may be repeated. Default: Kafka's defaults.",
+    help="A topic configuration by Kafka's name; may be repeated. Default: that of the metadata, "
+    "or Kafka's.",
 )
 @click.option(
     "--retention-ms", metavar="DURATION", callback=_parse_retention_ms,
@@ -85,34 +86,51 @@ def command(
     for name, value in (("retention.ms", retention_ms), ("retention.bytes", retention_bytes)):
         if value is not None:
             options[name] = value
-    config = LogConfig.of(options)  # checked once, not for each partition
     rules_of(version)
     moment = call.parse_moment(now)
     selection = call.selection
     (at,) = call.resolve_times([moment])
-    job = RetentionJob(options, at, version)
+    settings = settings_of(call.cluster, selection.store, options)
+    job = RetentionJob(settings, at, version)
     items = call.items(job)
     if any(log.log_dir is None for log in selection.logs()):
         print_note(
             "a partition directory by itself has no checkpoints and no clean-shutdown marker; its "
             "log starts with its first segment, and the active one counts as recovered"
         )
-    metadata = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
-    if not options and metadata in selection.store.partitions:
-        print_note(
-            f"the topics' own configurations are in {metadata}, which is not read for them: these "
-            "are Kafka's defaults; give a topic's own with --config KEY=VALUE"
-        )
     found = call.run(job, items, "checking retention", _rows)
     if not call.as_json:
-        print(
-            f"a broker of Kafka {version} at {call.format_time(at)}, "
-            f"retention.ms={config.retention_ms}{_format_interval(config.retention_ms)}, "
-            f"retention.bytes={config.retention_bytes}"
-        )
+        _print_head(call, found, version, at)
         _print(call, found, segments=segments)
     is_doubtful = any(_is_wrong(segment) for each in found for segment in each.segments)
     return call.problems.exit_code or (FOUND_PROBLEMS if is_doubtful else 0)
+
+
+def _print_head(
+    call: StoreCall, found: Sequence[PartitionRetention], version: str, at: int
+) -> None:
+    """Print the configurations, by the topics that have them."""
+    print(f"a broker of Kafka {version} at {call.format_time(at)}")
+    topics: dict[str, dict[str, None]] = {}
+    for each in found:
+        topics.setdefault(_configured(each), {})[each.topic_partition.topic] = None
+    for configured, names in topics.items():
+        shown = "" if len(topics) == 1 else f": {', '.join(names)}"
+        print_text(f"  {configured}{shown}")
+
+
+def _configured(found: PartitionRetention) -> str:
+    """Describe the configurations of a partition, with their sources."""
+    config = found.config
+    values = (
+        ("cleanup.policy", ",".join(sorted(config.cleanup_policy)) or "none"),
+        ("retention.ms", f"{config.retention_ms}{_format_interval(config.retention_ms)}"),
+        ("retention.bytes", str(config.retention_bytes)),
+    )
+    return ", ".join(
+        f"{name}={value} [{found.config_sources.get(name, ConfigSource.DEFAULT).value}]"
+        for name, value in values
+    )
 
 
 def _is_wrong(segment: SegmentRetention) -> bool:

@@ -98,6 +98,15 @@ def paths_argument(*, required: bool = True) -> Callable[[FunctionT], FunctionT]
     )
 
 
+def metadata_option(function: FunctionT) -> FunctionT:
+    """Add ``--metadata``."""
+    return click.option(
+        "--metadata", type=STORE_PATH, metavar="PATH",
+        help="Where the cluster's metadata is: a log directory with __cluster_metadata-0, that "
+        "directory, or a snapshot. Default: the selected directories, if they have it.",
+    )(function)
+
+
 def topic_options(function: FunctionT) -> FunctionT:
     """Add ``--topic`` and ``--partition``, passed as `topics` and `partitions`."""
     options = (

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,12 @@ class StructCodec:
     def parse(self, data: ReadableBuffer, position: int = 0) -> tuple[dict[str, Any], int]: ...
     def pack(self, values: dict[str, Any]) -> bytes: ...
 
-def parse_frames(
-    find_codec: Callable[[int, int], StructCodec | None],
-    content: ReadableBuffer,
-    places: NDArray[np.int32],
-) -> list[tuple[int, int, dict[str, Any] | bytes]]: ...
+class Frames(Iterator[tuple[int, int, dict[str, Any] | bytes]]):
+    index: int
+    def __init__(
+        self,
+        find_codec: Callable[[int, int], StructCodec | None],
+        content: ReadableBuffer,
+        places: NDArray[np.int32],
+    ) -> None: ...
+    def __next__(self) -> tuple[int, int, dict[str, Any] | bytes]: ...

@@ -217,48 +217,58 @@ cdef class StructCodec:
         return 0
 
 
-def parse_frames(find_codec, content, const int32_t[::1] places):
-    """Parse the framed records in `content` between each of `places` and the next.
+@cython.final
+cdef class Frames:
+    """Framed records, which lie in `content` between each of `places` and the next.
 
-    Returns the number, the version and the fields of each; the fields are bytes where
-    `find_codec(number, version)` is None.  An error has the index of its record as `index`.
+    Yields the number, the version and the fields of each; the fields are bytes where
+    `find_codec(number, version)` is None.  After an error `index` is that of its record.
     """
-    cdef const uint8_t[::1] view = content
-    cdef const uint8_t* data = &view[0] if len(view) else NULL
-    cdef list parsed = []
-    cdef dict codecs = {}
-    cdef Bytes left
-    cdef int32_t number, version
-    cdef Py_ssize_t i
-    cdef object fields
-    if len(places) and not 0 <= places[0] <= places[len(places) - 1] <= len(view):
-        raise ValueError("places must rise within content")
-    for i in range(len(places) - 1):
-        left.start = left.at = data + places[i]
-        left.end = data + places[i + 1]
-        try:
-            if read_varint(&left, "frame version") != FRAME_VERSION:
-                raise CorruptionError("frame version must be 1", position=0)
-            number = read_varint(&left, "record type")
-            version = read_varint(&left, "version")
-            key = <int64_t> number << 32 | <uint32_t> version
-            codec = codecs.get(key, codecs)
-            if codec is codecs:
-                codec = codecs[key] = find_codec(number, version)
-            if codec is None:
-                fields = PyBytes_FromStringAndSize(<const char*> left.at, left.end - left.at)
-            else:
-                fields = (<StructCodec?> codec).read(&left)
-                if left.at != left.end:
-                    raise CorruptionError(
-                        f"{left.end - left.at} bytes after the last field",
-                        position=left.at - left.start,
-                    )
-        except CorruptionError as error:
-            error.index = i
-            raise
-        parsed.append((number, version, fields))
-    return parsed
+
+    cdef readonly Py_ssize_t index
+    cdef const uint8_t[::1] view
+    cdef const int32_t[::1] places
+    cdef object find_codec
+    cdef dict codecs
+
+    def __init__(self, find_codec, content, const int32_t[::1] places):
+        self.view, self.places, self.find_codec = content, places, find_codec
+        self.codecs = {}
+        self.index = -1
+        if len(places) and not 0 <= places[0] <= places[len(places) - 1] <= len(self.view):
+            raise ValueError("places must rise within content")
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Bytes left
+        cdef int32_t number, version
+        cdef object fields
+        if self.index + 2 >= len(self.places):
+            raise StopIteration
+        self.index += 1
+        cdef const uint8_t* data = &self.view[0] if len(self.view) else NULL
+        left.start = left.at = data + self.places[self.index]
+        left.end = data + self.places[self.index + 1]
+        if read_varint(&left, "frame version") != FRAME_VERSION:
+            raise CorruptionError("frame version must be 1", position=0)
+        number = read_varint(&left, "record type")
+        version = read_varint(&left, "version")
+        key = <int64_t> number << 32 | <uint32_t> version
+        codec = self.codecs.get(key, self)
+        if codec is self:
+            codec = self.codecs[key] = self.find_codec(number, version)
+        if codec is None:
+            fields = PyBytes_FromStringAndSize(<const char*> left.at, left.end - left.at)
+        else:
+            fields = (<StructCodec?> codec).read(&left)
+            if left.at != left.end:
+                raise CorruptionError(
+                    f"{left.end - left.at} bytes after the last field",
+                    position=left.at - left.start,
+                )
+        return number, version, fields
 
 
 cdef object read_field(FieldCodec field, Bytes* left):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkastore.errors import CorruptionError
-from kafkastore.formats.messages.message_codec import parse_frames
+from kafkastore.formats.messages.message_codec import Frames
 from kafkastore.formats.messages.message_table import MessageTable, Values
 
 
@@ -53,7 +53,7 @@ class RecordTable(MessageTable):
         incomplete, or bytes are left.
         """
         places = np.array([0, len(value)], np.int32)
-        ((number, version, fields),) = parse_frames(self.codec, value, places)
+        ((number, version, fields),) = Frames(self.codec, value, places)
         if isinstance(fields, bytes):
             return TopicRecord(number, self.name(number), version, None, None, fields)
         return TopicRecord(number, self.name(number), version, None, fields)
