@@ -49,6 +49,7 @@ from kafkastore.jobs.listing import list_logs
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.retention import retention
 from kafkastore.jobs.sizing import sizing
+from kafkastore.jobs.topic_settings import UnreadMetadataWarning
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_dir import UnknownLogStartWarning
@@ -127,6 +128,7 @@ __all__ = [
     "TopicPartition",
     "TransactionIndex",
     "UnknownLogStartWarning",
+    "UnreadMetadataWarning",
     "UnsupportedForMessageFormatError",
     "UnsupportedFormatError",
     "UnsupportedTimestampError",

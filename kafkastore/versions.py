@@ -163,6 +163,11 @@ class BrokerRules:
         "A `-stray` directory may be among the partition directories.",
         False, ("3.6.1", True, "KAFKA-15605"),
     )
+    stray_logs_are_renamed: bool = _rule(
+        "A log that KRaft's metadata does not assign to the broker is renamed to `-stray` at a "
+        "start; before, it is deleted.",
+        False, ("3.7", True, "KAFKA-14616"),
+    )
     needs_kraft: bool = _rule(
         "Brokers run with KRaft only: a new `meta.properties` has version 1, with `node.id` and "
         "`directory.id`, not version 0 with `broker.id`.",

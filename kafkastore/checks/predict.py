@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -42,6 +42,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
+from kafkastore.metadata.strays import Assignments, StrayReason
 from kafkastore.paths import describe_error
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -73,6 +74,9 @@ class Outcome(StrEnum):
     LOSES_RECORDS = "loses-records"
     """Readable bytes of logs are removed, a segment is skipped or treated as empty, or appended
     records cannot be read."""
+    BECOMES_STRAY = "becomes-stray"
+    """The cluster's metadata does not assign it to the broker, which renames it to ``-stray``, and
+    does not serve it."""
     IS_DELETED = "is-deleted"
     """It is deleted completely, as intended."""
     IS_NOT_READ = "is-not-read"
@@ -114,6 +118,8 @@ class Prediction:
     reassigned_from : int or None
         The first offset that the broker assigns again, because it skips the last segment or treats
         it as empty.
+    stray : StrayReason or None
+        Why the cluster's metadata does not assign the log to the broker.
     error : KafkaStoreError or OSError or None
         The error that stops the start or skips a segment, with its file and byte position.
     """
@@ -128,6 +134,7 @@ class Prediction:
     lost_offsets: int = 0
     made_bytes: Mapping[str, int] = field(default_factory=dict)
     reassigned_from: int | None = None
+    stray: StrayReason | None = None
     error: KafkaStoreError | OSError | None = field(default=None, compare=False)
 
 
@@ -172,9 +179,51 @@ def _chosen(
 
 
 def predict_log(
-    log: PartitionLog, version: str, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    log: PartitionLog,
+    version: str,
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    assignments: Assignments | None = None,
 ) -> Prediction:
     """Predict what a broker's start does to one partition; see `predict_start`."""
+    found = _predict_loading(log, version, index_interval_bytes)
+    if assignments is None or log.topic == CLUSTER_METADATA_TOPIC or found.recovered is None:
+        return found
+    topic_id = _topic_id(log.path)
+    broker_id = None if log.log_dir is None else log.log_dir.node_id
+    reason = assignments.why_stray(topic_id, log.partition, broker_id)
+    if reason is None:
+        return found
+    why = _WHY_STRAY[reason].format(
+        topic_id=topic_id, log=log.topic_partition, broker=broker_id, cluster=assignments.cluster
+    )
+    if rules_of(version).stray_logs_are_renamed:
+        outcome = min(found.outcome, Outcome.BECOMES_STRAY, key=list(Outcome).index)
+        return replace(found, outcome=outcome, why=found.why or why, stray=reason)
+    return replace(
+        found,
+        outcome=Outcome.LOSES_RECORDS,
+        why=f"the broker deletes it: {why}",
+        stray=reason,
+        lost_bytes=sum(segment.size for segment in log.segments),
+        lost_offsets=log.end_offset("skip", skipped=[]) - log.log_start_offset,
+    )
+
+
+_WHY_STRAY = {
+    StrayReason.NO_TOPIC_ID: "partition.metadata is missing, so {cluster} can't assign it",
+    StrayReason.UNKNOWN_TOPIC: "{cluster} has no partition {log} with the topic id {topic_id}",
+    StrayReason.NOT_A_REPLICA: "{cluster} does not assign it to broker {broker}",
+}
+
+
+def _topic_id(directory: Path) -> str | None:
+    """Return the topic id of a partition that a broker loads."""
+    data = read_if_there(directory / PARTITION_METADATA, CorruptCheckpointError)
+    return None if data is None else parse_partition_metadata(data)
+
+
+def _predict_loading(log: PartitionLog, version: str, index_interval_bytes: int) -> Prediction:
+    """Predict what becomes of a log that the broker serves."""
     is_raft = log.topic == CLUSTER_METADATA_TOPIC and rules_of(version).metadata_log_is_recovered
     is_clean = log.is_clean and not is_raft
     recovery_point = 0 if is_raft else log.recovery_point or 0

@@ -32,9 +32,11 @@ from kafkastore.cli.options.times import (
     resolve_times,
     zone_option,
 )
+from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.partition_errors import Problems, on_corrupt_option
+from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.topic_settings import find_cluster
 from kafkastore.log.time_text import format_time
 from kafkastore.runner import Failed, run_here
@@ -101,8 +103,18 @@ class StoreCall:
 
     @cached_property
     def cluster(self) -> Cluster | None:
-        """The cluster of ``--metadata``, or of the selected directories."""
-        return find_cluster(self.selection.store, self.metadata)
+        """The cluster of ``--metadata``, or of the selected directories.
+
+        A note says why the metadata log of the directories can't be read.
+        """
+        store = self.selection.store
+        try:
+            return find_cluster(store, self.metadata)
+        except KafkaStoreError as error:
+            if self.metadata is not None:
+                raise
+            print_note(f"the cluster's metadata is not used: {error}")
+            return None
 
     @cached_property
     def problems(self) -> Problems:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from kafkastore.arguments import whole_number
 from kafkastore.errors import ArgumentTypeError, ArgumentValueError, CorruptCheckpointError
-from kafkastore.formats.primitives.java_text import parse_int32
 from kafkastore.formats.state.checkpoints import parse_partition_metadata
 from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
@@ -169,13 +168,7 @@ def _cluster_of_directories(store: LogStore) -> Cluster:
 
 def _node_of(log_dir: LogDir) -> tuple[int | None, str | None]:
     """Return the broker and the directory id that ``meta.properties`` names."""
-    properties = log_dir.meta_properties
-    node = properties.get("node.id", properties.get("broker.id"))
-    try:
-        broker_id = None if node is None else parse_int32(node)
-    except ValueError:
-        broker_id = None
-    return broker_id, properties.get("directory.id")
+    return log_dir.node_id, log_dir.meta_properties.get("directory.id")
 
 
 def _add_broker(found: Cluster, broker_id: int, directory_id: str | None) -> None:

@@ -15,8 +15,15 @@ from kafkastore.checks.predict import (
     predict_obstacles,
 )
 from kafkastore.jobs.job import Job, JobResults, Row, columns_of
+from kafkastore.jobs.topic_settings import (
+    Metadata,
+    TopicSettings,
+    find_cluster_or_warn,
+    settings_of,
+)
+from kafkastore.metadata.cluster import Cluster
+from kafkastore.metadata.strays import Assignments
 from kafkastore.recovery.log_recovery import RecoveredSegment
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import (
     PartitionPath,
@@ -26,6 +33,7 @@ from kafkastore.store.partition_path import (
     weight,
 )
 from kafkastore.versions import NEWEST_VERSION, rules_of
+from kafkastore.writing.log_config import LogConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +54,8 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
     """
 
     version: str = NEWEST_VERSION
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    settings: TopicSettings = field(default_factory=TopicSettings)
+    assignments: Assignments | None = None
     with_content: bool = False
 
     def __post_init__(self) -> None:
@@ -78,6 +87,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
         return [
             ("outcome", pa.string()),
             ("why", pa.string()),
+            ("stray", pa.string()),
             ("lost_bytes", pa.int64()),
             ("lost_offsets", pa.int64()),
             ("recovered_from", pa.int64()),
@@ -94,7 +104,9 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
         """Predict for one directory."""
         if isinstance(item, KnownPrediction):
             return item.prediction
-        found = predict_log(open_partition(item), self.version, self.index_interval_bytes)
+        log = open_partition(item)
+        config = LogConfig.of(self.settings.of(log.topic).options)
+        found = predict_log(log, self.version, config.index_interval_bytes, self.assignments)
         if found.recovered is None or self.with_content:
             return found
         return replace(found, recovered=replace(found.recovered, written={}))
@@ -104,6 +116,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
         row: dict[str, Any] = {
             "outcome": result.outcome.value,
             "why": result.why,
+            "stray": None if result.stray is None else result.stray.value,
             "lost_bytes": result.lost_bytes,
             "lost_offsets": result.lost_offsets,
             "recovered_from": result.recovered_from,
@@ -166,8 +179,9 @@ def predict_start(
     path: Paths,
     version: str = NEWEST_VERSION,
     *,
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    index_interval_bytes: int | None = None,
     partitions: Collection[AnyPartition] | None = None,
+    metadata: Metadata = None,
 ) -> JobResults[PartitionPath | KnownPrediction, Prediction]:
     """Predict what a broker's next start does to log directories; change nothing.
 
@@ -178,11 +192,15 @@ def predict_start(
         no clean shutdown marker and no checkpoints: all of it is recovered.
     version : str
         The broker's version, for example ``2.4``.
-    index_interval_bytes : int
-        The topics' ``index.interval.bytes``.
+    index_interval_bytes : int, optional
+        The topics' ``index.interval.bytes``. Default: that of the metadata, or 4096.
     partitions : collection, optional
         Predict only for these partitions, each as ``("orders", 3)`` or ``"orders-3"``; entries that
         are not partitions are always reported. Default: all.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is: logs that it does not assign to the broker become
+        stray. Default: the metadata log in `path`, if it has one;
+        if that can't be read, an `UnreadMetadataWarning` says why.
 
     Returns
     -------
@@ -198,5 +216,15 @@ def predict_start(
     KeyError
         If one of `partitions` does not exist.
     """
-    job = PredictJob(version, index_interval_bytes, with_content=True)
-    return JobResults(job, partial(job.items, open_paths(path), partitions))
+    store = open_paths(path)
+    job = predict_job(find_cluster_or_warn(store, metadata), store, version, index_interval_bytes)
+    return JobResults(replace(job, with_content=True), partial(job.items, store, partitions))
+
+
+def predict_job(
+    cluster: Cluster | None, store: LogStore, version: str, index_interval_bytes: int | None
+) -> PredictJob:
+    """Return the job for a store in a cluster, if that is known."""
+    given = {} if index_interval_bytes is None else {"index.interval.bytes": index_interval_bytes}
+    settings = settings_of(cluster, store, given)
+    return PredictJob(version, settings, Assignments.of(cluster))

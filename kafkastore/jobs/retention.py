@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.topic_settings import Metadata, TopicSettings, find_cluster, settings_of
+from kafkastore.jobs.topic_settings import (
+    Metadata,
+    TopicSettings,
+    find_cluster_or_warn,
+    settings_of,
+)
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import Copies, open_copies
@@ -140,7 +145,8 @@ def retention(
     version : str
         The broker's version.
     metadata : Cluster, path-like, LogStore or list of these, optional
-        The cluster, or where its metadata is. Default: the metadata log in `path`, if it has one.
+        The cluster, or where its metadata is. Default: the metadata log in `path`, if it has one;
+        if that can't be read, an `UnreadMetadataWarning` says why.
 
     Returns
     -------
@@ -157,6 +163,6 @@ def retention(
         If a partition cannot be read.
     """
     store = open_paths(path)
-    settings = settings_of(find_cluster(store, metadata), store, config)
+    settings = settings_of(find_cluster_or_warn(store, metadata), store, config)
     job = RetentionJob(settings, clock() if now is None else now, version)
     return JobResults(job, partial(job.items, store, partitions))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkastore.formats.primitives.java_text import parse_int32
+from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.cluster import cluster_as_of, newest_metadata_log
-from kafkastore.metadata.cluster import END, Cluster, read_cluster
+from kafkastore.metadata.cluster import END, Cluster
 from kafkastore.metadata.topic_configs import ConfigSource, ConfigValue, topic_configs
 from kafkastore.store.log_store import LogStore, Paths
 from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
@@ -16,6 +17,20 @@ from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
 Options = Mapping[str, object] | LogConfig | None
 #: Where a job finds the cluster's metadata; None: in the directories of the job, if it is there.
 Metadata = Paths | Cluster | None
+
+
+class UnreadMetadataWarning(UserWarning):
+    """The metadata log in a store can't be read: its configurations are not used.
+
+    Parameters
+    ----------
+    error : KafkaStoreError
+        Why.
+    """
+
+    def __init__(self, error: KafkaStoreError) -> None:
+        super().__init__(f"the cluster's metadata is not used: {error}")
+        self.error = error
 
 
 class TopicSetting(NamedTuple):
@@ -65,8 +80,18 @@ def find_cluster(store: LogStore, metadata: Metadata = None) -> Cluster | None:
         return metadata
     if metadata is not None:
         return cluster_as_of(metadata, END)
-    log = newest_metadata_log(store)
-    return None if log is None else read_cluster(log)
+    return None if newest_metadata_log(store) is None else cluster_as_of(store, END)
+
+
+def find_cluster_or_warn(store: LogStore, metadata: Metadata = None) -> Cluster | None:
+    """Find the cluster; a warning says why the store's own can't be read."""
+    try:
+        return find_cluster(store, metadata)
+    except KafkaStoreError as error:
+        if metadata is not None:
+            raise
+        warnings.warn(UnreadMetadataWarning(error), stacklevel=3)
+        return None
 
 
 def _of_files(configs: Mapping[str, ConfigValue]) -> Iterable[tuple[str, ConfigValue]]:
@@ -82,12 +107,5 @@ def _of_files(configs: Mapping[str, ConfigValue]) -> Iterable[tuple[str, ConfigV
 
 def _only_broker(store: LogStore) -> int | None:
     """Return the id of the broker that a store's directories name, if it is one."""
-    found = set()
-    for log_dir in store.log_dirs:
-        properties = log_dir.meta_properties
-        found.add(properties.get("node.id", properties.get("broker.id")))
-    (only,) = found if len(found) == 1 else (None,)
-    try:
-        return None if only is None else parse_int32(only)
-    except ValueError:
-        return None
+    found = {log_dir.node_id for log_dir in store.log_dirs}
+    return found.pop() if len(found) == 1 else None

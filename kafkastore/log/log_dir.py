@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptCheckpointError, CorruptionError, NotAFileError
+from kafkastore.formats.primitives.java_text import parse_int32
 from kafkastore.formats.state.checkpoints import parse_meta_properties, parse_offset_checkpoint
 from kafkastore.formats.state.file_names import (
     CLEAN_SHUTDOWN_FILE,
@@ -229,6 +230,15 @@ class LogDir:
             return {} if data is None else parse_meta_properties(data)
         except CorruptCheckpointError as error:
             raise error.located(path) from error
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker's id in ``meta.properties``, if it has one."""
+        properties = self.meta_properties
+        try:
+            return parse_int32(properties.get("node.id", properties.get("broker.id", "")))
+        except ValueError:
+            return None
 
     def checkpoint(self, name: str) -> Checkpoint:
         """Read a checkpoint of offsets, once; a corrupt one only has its `error`."""

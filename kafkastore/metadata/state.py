@@ -8,7 +8,7 @@ Source: Kafka 4.3.1 ``MetadataDelta`` and the deltas in it, ``PartitionRegistrat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from kafkastore.errors import KafkaStoreError
@@ -19,6 +19,7 @@ from kafkastore.metadata.registrations import (
     Endpoint,
     PartitionRegistration,
     ResourceType,
+    SecurityProtocol,
     Topic,
 )
 
@@ -26,6 +27,11 @@ Fields = dict[str, Any]
 
 _NO_LEADER_CHANGE = -2
 _NO_CHANGE = -1
+_KRAFT_VERSION = "kraft.version"
+# The numbers that brokers know; a record with another is a fault to them.
+_FENCING, _CONTROLLED_SHUTDOWN = range(-1, 2), range(2)
+_RECOVERY, _ZK_MIGRATION = range(2), range(5)
+_SECURITY_PROTOCOLS = frozenset(SecurityProtocol)
 
 
 class ReplayError(KafkaStoreError):
@@ -88,8 +94,8 @@ class ClusterState:
             record["fenced"],
             record["in_controlled_shutdown"],
             record["is_migrating_zk_broker"],
-            tuple(sorted(record["log_dirs"])),
-            tuple(sorted(record["cordoned_log_dirs"] or ())),
+            _sorted_ids(record["log_dirs"]),
+            _sorted_ids(record["cordoned_log_dirs"] or ()),
         )
 
     def _unregister_broker(self, record: Fields) -> None:
@@ -107,15 +113,19 @@ class ClusterState:
         broker = self._broker(
             "BrokerRegistrationChangeRecord", record["broker_id"], record["broker_epoch"]
         )
+        _check("BrokerRegistrationChangeRecord", record, "fenced", _FENCING)
+        _check(
+            "BrokerRegistrationChangeRecord", record, "in_controlled_shutdown", _CONTROLLED_SHUTDOWN
+        )
         changes: Fields = {}
         if record["fenced"]:
             changes["is_fenced"] = record["fenced"] > 0
         if record["in_controlled_shutdown"]:
             changes["is_in_controlled_shutdown"] = True
         if record["log_dirs"]:
-            changes["log_dirs"] = tuple(sorted(record["log_dirs"]))
+            changes["log_dirs"] = _sorted_ids(record["log_dirs"])
         if record["cordoned_log_dirs"] is not None:
-            changes["cordoned_log_dirs"] = tuple(sorted(record["cordoned_log_dirs"]))
+            changes["cordoned_log_dirs"] = _sorted_ids(record["cordoned_log_dirs"])
         self.brokers[broker.broker_id] = broker._replace(**changes)
 
     def _broker(self, record: str, broker_id: int, epoch: int) -> BrokerRegistration:
@@ -130,6 +140,8 @@ class ClusterState:
         return broker
 
     def _register_controller(self, record: Fields) -> None:
+        for endpoint in record["end_points"]:
+            _check("RegisterControllerRecord", endpoint, "security_protocol", _SECURITY_PROTOCOLS)
         self.controllers[record["controller_id"]] = ControllerRegistration(
             record["controller_id"],
             record["incarnation_id"],
@@ -162,9 +174,11 @@ class ClusterState:
     def _create_partition(self, record: Fields) -> None:
         replicas = record["replicas"]
         partitions = self._topic("PartitionRecord", record).partitions
+        _check("PartitionRecord", record, "leader_recovery_state", _RECOVERY)
+        _check_directories("PartitionRecord", record["directories"], replicas)
         partitions[record["partition_id"]] = PartitionRegistration(
             replicas,
-            _known_directories(record["directories"], replicas),
+            _known_directories("PartitionRecord", record["directories"], replicas),
             record["isr"],
             record["removing_replicas"],
             record["adding_replicas"],
@@ -208,6 +222,8 @@ class ClusterState:
                 del self.configs[resource]
 
     def _set_feature(self, record: Fields) -> None:
+        if record["name"] == _KRAFT_VERSION:
+            return  # 3.9 may have written it; what counts is a control record
         if record["feature_level"] or record["name"] == cluster_metadata.METADATA_VERSION:
             self.features[record["name"]] = record["feature_level"]
         else:
@@ -236,6 +252,9 @@ class ClusterState:
         self.scram_credentials.pop((record["mechanism"], record["name"]), None)
 
     def _set_token(self, record: Fields) -> None:
+        for principal in (record["owner"], record["requester"], *record["renewers"]):
+            if ":" not in principal:
+                raise ReplayError("DelegationTokenRecord", f"{principal!r} is no type:name")
         self.delegation_tokens[record["token_id"]] = record
 
     def _remove_token(self, record: Fields) -> None:
@@ -245,6 +264,7 @@ class ClusterState:
         self.next_producer_id = record["next_producer_id"]
 
     def _set_zk_migration_state(self, record: Fields) -> None:
+        _check("ZkMigrationStateRecord", record, "zk_migration_state", _ZK_MIGRATION)
         self.zk_migration_state = record["zk_migration_state"]
 
 
@@ -288,16 +308,19 @@ def _changed(before: PartitionRegistration, record: Fields) -> PartitionRegistra
         isr = changed
     if (number := record["leader"]) != _NO_LEADER_CHANGE:
         leader, leader_epoch = number, leader_epoch + 1
+    assigned = record["directories"]
     if (changed := record["replicas"]) is not None:
         replicas = changed
-        directories = _known_directories(directories, replicas)
-    if (changed := record["directories"]) is not None:
-        directories = _known_directories(changed, replicas)
+        _check_directories("PartitionChangeRecord", assigned, replicas)
+    if assigned is not None or changed is not None:
+        directories = directories if assigned is None else assigned
+        directories = _known_directories("PartitionChangeRecord", directories, replicas)
     if (changed := record["removing_replicas"]) is not None:
         removing_replicas = changed
     if (changed := record["adding_replicas"]) is not None:
         adding_replicas = changed
     if (number := record["leader_recovery_state"]) != _NO_CHANGE:
+        _check("PartitionChangeRecord", record, "leader_recovery_state", _RECOVERY)
         leader_recovery_state = number
     if (changed := record["eligible_leader_replicas"]) is not None:
         elr = changed
@@ -309,11 +332,35 @@ def _changed(before: PartitionRegistration, record: Fields) -> PartitionRegistra
     ))
 
 
+def _sorted_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return ids in an order; that of all zeros, None, comes first."""
+    return tuple(sorted(ids, key=lambda each: each or ""))
+
+
+def _check(record: str, values: Fields, name: str, known: Container[int]) -> None:
+    """Raise `ReplayError` for a number that no broker knows."""
+    if values[name] not in known:
+        raise ReplayError(record, f"{name} is {values[name]}, which is unknown")
+
+
+def _check_directories(
+    record: str, directories: tuple[str | None, ...] | None, replicas: tuple[int, ...]
+) -> None:
+    """Raise `ReplayError` unless each replica has a directory, or none has."""
+    if directories and len(directories) != len(replicas):
+        raise ReplayError(
+            record, f"{len(replicas)} replicas, but {len(directories)} directories"
+        )
+
+
 def _known_directories(
-    directories: tuple[str | None, ...], replicas: tuple[int, ...]
+    record: str, directories: tuple[str | None, ...], replicas: tuple[int, ...]
 ) -> tuple[str | None, ...]:
     """Return a directory for each replica: all unknown if none is known."""
-    return directories if any(directories) else (None,) * len(replicas)
+    if not any(directories):
+        return (None,) * len(replicas)
+    _check_directories(record, directories, replicas)
+    return directories
 
 
 def _endpoints(record: Fields) -> tuple[Endpoint, ...]:

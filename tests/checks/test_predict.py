@@ -469,6 +469,7 @@ def test_the_epochs_of_a_partition_without_a_log_are_repaired(tmp_path):
     assert path.read_text() == "0\n0\n"
 
 
+@pytest.mark.filterwarnings("ignore::kafkastore.UnreadMetadataWarning")
 def test_the_metadata_log_is_completely_recovered_with_or_without_a_marker(written):
     root = written(is_clean=True)
     (log,) = kafkastore.open(root)

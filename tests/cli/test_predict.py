@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 from cli.running import Run, assert_one_sentence
 from cli.test_documentation import check, documented
+from models import metadata_directory as made
+from models import record_format
+from models.metadata_directory import DIRECTORY, TOPIC_ID
+
+import kafkastore
 
 
 @pytest.mark.golden_cases(
@@ -62,7 +67,103 @@ def test_a_healthy_directory_is_one_line(golden_case: Any, run: Run) -> None:
     assert "1 loads unchanged" in ran.out.splitlines()[-1]
 
 
+@pytest.fixture
+def of_a_cluster(tmp_path: Path) -> Path:
+    """Return a log directory of broker 1 with the cluster's metadata, and four partitions."""
+    root = tmp_path / "logs"
+    ids = {"known-0": TOPIC_ID, "known-1": TOPIC_ID, "other-0": DIRECTORY, "nameless-0": None}
+    for name, topic_id in ids.items():
+        made.write_log(root / name, [b"x", b"y"])
+        if topic_id is not None:
+            (root / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    (root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=Cc\n")
+    made.write_log(root / "__cluster_metadata-0", [
+        made.topic("known"), made.partition(0), made.partition(1, replicas=(2, 3, 4)),
+        made.config("index.interval.bytes", "1", resource="known"),
+    ])
+    return root
+
+
+STRAYS = {
+    "known-0": None, "known-1": "not-a-replica", "other-0": "unknown-topic",
+    "nameless-0": "no-topic-id",
+}
+
+
+def test_logs_that_the_cluster_does_not_assign_to_the_broker_become_stray(
+    of_a_cluster: Path, run: Run
+) -> None:
+    ran = run("predict", of_a_cluster, "--json", "--kafka-version", "4.1")
+    assert ran.code == 1
+    rows = {Path(row["path"]).name: row for row in ran.lines}
+    assert {name: rows[name]["stray"] for name in STRAYS} == STRAYS
+    assert rows["__cluster_metadata-0"]["stray"] is None
+    for name, reason in STRAYS.items():
+        assert (rows[name]["outcome"] == "becomes-stray") == (reason is not None)
+        assert (rows[name]["log_end_offset"], rows[name]["lost_bytes"]) == (2, 0)
+    check(ran.lines, documented("predict"))
+    shown = run("predict", of_a_cluster)
+    assert "becomes stray: cluster Cc as of offset 4 has no partition other-0" in shown.out
+    assert "3 become stray" in shown.out
+
+
+def test_brokers_before_3_7_delete_such_logs(of_a_cluster: Path, run: Run) -> None:
+    ran = run("predict", of_a_cluster, "--json", "--kafka-version", "3.6")
+    rows = {Path(row["path"]).name: row for row in ran.lines}
+    for name, reason in STRAYS.items():
+        size = (of_a_cluster / name / f"{0:020}.log").stat().st_size
+        lost = (rows[name]["outcome"], rows[name]["lost_bytes"], rows[name]["lost_offsets"])
+        assert (lost == ("loses-records", size, 2)) == (reason is not None)
+
+
+def test_the_metadata_may_be_that_of_another_cluster(
+    of_a_cluster: Path, run: Run, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "new" / "__cluster_metadata-0"
+    made.write_log(elsewhere, [made.topic("known", DIRECTORY), made.partition(0, DIRECTORY)])
+    ran = run("predict", of_a_cluster, "--json", "--metadata", elsewhere)
+    strays = {Path(row["path"]).name: row["stray"] for row in ran.lines}
+    assert {name: strays[name] for name in STRAYS} == {
+        "known-0": "unknown-topic", "known-1": "unknown-topic", "other-0": None,
+        "nameless-0": "no-topic-id",
+    }
+
+
+def test_without_metadata_no_log_is_stray(of_a_cluster: Path, run: Run, tmp_path: Path) -> None:
+    (of_a_cluster / "__cluster_metadata-0").rename(tmp_path / "__cluster_metadata-0")
+    ran = run("predict", of_a_cluster, "--json")
+    assert {row["stray"] for row in ran.lines} == {None}
+
+
+def test_index_intervals_are_those_of_the_metadata(of_a_cluster: Path) -> None:
+    log = of_a_cluster / "known-0" / f"{0:020}.log"
+    log.write_bytes(b"".join(
+        record_format.Batch((record_format.Row(offset, 5, None, b"x"),)).data
+        for offset in range(10)
+    ))
+    sizes = {}
+    for given in (None, 4096):
+        found = kafkastore.predict_start(of_a_cluster, index_interval_bytes=given)
+        (each,) = (each for each in found if each.path == log.parent)
+        sizes[given] = each.made_bytes[f"{0:020}.index"]
+    assert sizes[None] > sizes[4096]
+
+
 def test_wrong_arguments_are_one_sentence(run: Run, sample_root: Path, tmp_path: Path) -> None:
     assert_one_sentence(run("predict", sample_root, "--kafka-version", "newest"), "newest")
     assert_one_sentence(run("predict", tmp_path / "nowhere"), "nowhere")
     assert_one_sentence(run("predict", sample_root, "--topic", "nope"), "nope")
+
+
+def test_a_corrupt_metadata_log_is_a_note_and_is_predicted_itself(
+    of_a_cluster: Path, run: Run
+) -> None:
+    made.write_log(of_a_cluster / "__cluster_metadata-0", [b"?"])
+    ran = run("predict", of_a_cluster, "--json")
+    assert "__cluster_metadata-0" in ran.err
+    assert ran.err.startswith("note: ")
+    assert len(ran.lines) == len(STRAYS) + 1
+    with pytest.warns(kafkastore.UnreadMetadataWarning):
+        assert len(list(kafkastore.predict_start(of_a_cluster))) == len(STRAYS) + 1
+    refused = run("predict", of_a_cluster, "--metadata", of_a_cluster)
+    assert_one_sentence(refused, "__cluster_metadata-0")

@@ -34,11 +34,11 @@ def topic(name="t", topic_id=TOPIC_ID):
     return frame("Topic", name=name, topic_id=topic_id)
 
 
-def partition(number, topic_id=TOPIC_ID, **fields):
+def partition(number, topic_id=TOPIC_ID, replicas=(1, 2, 3), **fields):
     return frame("Partition", **{
-        "partition_id": number, "topic_id": topic_id, "replicas": (1, 2, 3), "isr": (1, 2, 3),
-        "leader": 1, "leader_epoch": 0, "partition_epoch": 0, "directories": (DIRECTORY,) * 3,
-        **fields,
+        "partition_id": number, "topic_id": topic_id, "replicas": replicas, "isr": (1, 2, 3),
+        "leader": 1, "leader_epoch": 0, "partition_epoch": 0,
+        "directories": (DIRECTORY,) * len(replicas), **fields,
     })
 
 

@@ -14,11 +14,13 @@ from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC
-from kafkastore.jobs.predict import PredictionSummary, PredictJob
+from kafkastore.jobs.predict import PredictionSummary, predict_job
+from kafkastore.versions import rules_of
 
 _TEXT_FOR_ONE = {
     Outcome.STOPS_THE_START: "stops the start",
     Outcome.LOSES_RECORDS: "loses records",
+    Outcome.BECOMES_STRAY: "becomes stray",
     Outcome.IS_DELETED: "is deleted",
     Outcome.IS_NOT_READ: "is not read",
     Outcome.IS_CHANGED: "loads with all records; index or snapshot files are rewritten",
@@ -27,6 +29,7 @@ _TEXT_FOR_ONE = {
 _TEXT_FOR_MANY = {
     Outcome.STOPS_THE_START: "stop the start",
     Outcome.LOSES_RECORDS: "lose records",
+    Outcome.BECOMES_STRAY: "become stray",
     Outcome.IS_DELETED: "are deleted",
     Outcome.IS_NOT_READ: "are not read",
     Outcome.IS_CHANGED: "load with all records; index or snapshot files are rewritten",
@@ -34,20 +37,23 @@ _TEXT_FOR_MANY = {
 }
 #: How many files of a list are named; --json has all of them.
 _MAX_NAMES = 3
-_PROBLEMS = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS)
+_PROBLEMS = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS, Outcome.BECOMES_STRAY)
 
 
-@store_command("spark", "verbose")
+@store_command("metadata", "spark", "verbose")
 @kafka_version_option("The version of the broker that starts.")
-@index_interval_option("The topics' index.interval.bytes.")
-def command(call: StoreCall, version: str, index_interval_bytes: int) -> int:
+@index_interval_option(
+    "The topics' index.interval.bytes. Default: that of the metadata, or 4096.", default=None
+)
+def command(call: StoreCall, version: str, index_interval_bytes: int | None) -> int:
     """Show what the next start of a broker would do; nothing is changed.
 
     Shows from which offset it recovers, which bytes it truncates, which files it deletes or
-    writes, and what stops the start. The exit code is 1 if records would be lost or the broker
-    would not start.
+    writes, and what stops the start. With the metadata of a KRaft cluster, also which logs become
+    stray. The exit code is 1 if records would be lost or not served, or the broker would not start.
     """
-    job = PredictJob(version, index_interval_bytes)
+    rules_of(version)
+    job = predict_job(call.cluster, call.selection.store, version, index_interval_bytes)
     items = call.items(job)
     print_unfinished_changes(call.paths)
     total = PredictionSummary()

@@ -23,11 +23,13 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 PlanT = TypeVar("PlanT", bound=Plan)
 
 
-def index_interval_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
+def index_interval_option(
+    help_text: str, default: int | None = INDEX_INTERVAL_BYTES
+) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds ``--index-interval-bytes``."""
     return click.option(
         "--index-interval-bytes", type=click.IntRange(min=0, max=INT32_MAX),
-        default=INDEX_INTERVAL_BYTES, show_default=True, metavar="N", help=help_text,
+        default=default, show_default=True, metavar="N", help=help_text,
     )
 
 
