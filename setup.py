@@ -63,6 +63,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.spark.jobs": "kafkastore/spark/jobs",
     "kafkastore.spark.pipeline": "kafkastore/spark/pipeline",
     "kafkastore.cli": "kafkastore/cli",
+    "kafkastore.cli.altering": "kafkastore/cli/altering",
     "kafkastore.cli.commands": "kafkastore/cli/commands",
     "kafkastore.cli.dump": "kafkastore/cli/dump",
     "kafkastore.cli.options": "kafkastore/cli/options",

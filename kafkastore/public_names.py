@@ -50,6 +50,7 @@ from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.retention import retention
 from kafkastore.jobs.sizing import sizing
 from kafkastore.jobs.topic_settings import UnreadMetadataWarning
+from kafkastore.jobs.transactions import transactions
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_dir import UnknownLogStartWarning
@@ -149,6 +150,7 @@ __all__ = [
     "resume",
     "retention",
     "sizing",
+    "transactions",
     "undo",
     "verify",
 ]

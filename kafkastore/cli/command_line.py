@@ -5,7 +5,7 @@ import difflib
 import io
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -33,14 +33,19 @@ class _PipeClosed(Exception):
 class CommandLine(click.Group):
     """A group whose commands are modules with an attribute ``command``.
 
-    `commands_by_name` maps each command to its one-line help, in the order of the help text.
+    `commands_by_name` maps each command to its one-line help, in the order of the help text;
+    `package_of` returns the package of its module.
     """
 
     def __init__(
-        self, *, commands_by_name: Mapping[str, str], package: str, **attributes: Any
+        self,
+        *,
+        commands_by_name: Mapping[str, str],
+        package_of: Callable[[str], str],
+        **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
-        self._purposes, self._package = commands_by_name, package
+        self._purposes, self._package_of = commands_by_name, package_of
 
     def list_commands(self, context: click.Context) -> list[str]:
         """List the commands in their defined order."""
@@ -50,7 +55,7 @@ class CommandLine(click.Group):
         """Import a command."""
         if name not in self._purposes:
             return None
-        command: click.Command = import_module(f"{self._package}.{name}").command
+        command: click.Command = import_module(f"{self._package_of(name)}.{name}").command
         return command
 
     def resolve_command(

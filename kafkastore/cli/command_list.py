@@ -5,7 +5,8 @@ import click
 
 from kafkastore.cli.command_line import CommandLine
 
-#: Every command and its help line; its module, `cli.commands.<name>`, is imported when it runs.
+#: Every command and its help line; its module, `cli.commands.<name>`, is imported when it runs, or
+#: `cli.altering.<name>`.
 COMMANDS = {
     "ls": "List partitions or segments: offsets, times, sizes, missing indexes.",
     "dump": "Decode any file of a log directory.",
@@ -22,18 +23,26 @@ COMMANDS = {
     "changes": "List, resume, undo or remove the changes of other commands.",
     "lag": "Show consumer lag in offsets, records and time.",
     "latency": "Show append latency (LogAppendTime - CreateTime) by topic.",
+    "transactions": "Show open transactions, and the commands that abort them.",
     "failover": "Translate consumer positions from one cluster to another.",
     "retention": "Show which segments a broker's retention would delete.",
     "sizing": "Compute index sizes by interval, for a directory or a broker.",
     "pipeline": "Run all steps on Spark, from inventory to report.",
     "sample": "Unpack sample log directories.",
 }
+#: The commands that alter directories.
+ALTERING = frozenset(("changes", "convert", "migrate", "reindex", "repair"))
+
+
+def package_of(name: str) -> str:
+    """Return the package of a command's module."""
+    return "kafkastore.cli.altering" if name in ALTERING else "kafkastore.cli.commands"
 
 
 @click.command(
     cls=CommandLine,
     commands_by_name=COMMANDS,
-    package="kafkastore.cli.commands",
+    package_of=package_of,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Commands that only read files change nothing and need no write permission. "
     "kafkastore COMMAND --help describes each command.",

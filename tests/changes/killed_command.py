@@ -15,9 +15,10 @@ import tempfile
 import time
 
 from kafkastore.cli.__main__ import main
+from kafkastore.cli.command_list import package_of
 
 for name in ("changes", "convert", "migrate", "reindex", "repair"):
-    importlib.import_module(f"kafkastore.cli.commands.{name}")
+    importlib.import_module(f"{package_of(name)}.{name}")
 
 
 def run(arguments, output):

@@ -12,7 +12,7 @@ import click
 import pytest
 from cli.running import Run
 
-from kafkastore.cli.command_list import COMMANDS, cli
+from kafkastore.cli.command_list import COMMANDS, cli, package_of
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 
@@ -51,7 +51,7 @@ def test_a_mistyped_command_gets_a_suggestion(run: Run) -> None:
 def test_every_command_has_help_and_json(run: Run, name: str) -> None:
     ran = run(name, "--help")
     assert ran.code == 0
-    command = import_module(f"kafkastore.cli.commands.{name}").command
+    command = import_module(f"{package_of(name)}.{name}").command
     leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
     for leaf in leaves:
         options = [option for parameter in leaf.params for option in parameter.opts]

@@ -41,6 +41,7 @@ LINES = {
     "retention": ["retention {root} --now 100000 --segments"],
     "sizing": ["sizing {root}"],
     "sample": ["sample {out}"],
+    "transactions": ["transactions {root}"],
 }
 #: Runs Spark, and prints by the same functions as the others.
 NOT_TESTED = {"pipeline"}

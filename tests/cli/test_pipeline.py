@@ -16,7 +16,7 @@ from models.refused import change_refused
 
 import kafkastore
 from kafkastore import migration, samples
-from kafkastore.cli.commands import migrate
+from kafkastore.cli.altering import migrate
 from kafkastore.spark.pipeline import run_pipeline
 from kafkastore.spark.pipeline.results import PipelineResult, Step, StoreResult
 

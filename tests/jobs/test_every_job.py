@@ -4,6 +4,7 @@ from shutil import copytree
 
 import pyarrow as pa
 import pytest
+from models.record_format import Batch, Row
 from use_cases.stores import T0, commit, record, written
 
 import kafkastore
@@ -19,6 +20,7 @@ from kafkastore.jobs.offsets import OffsetsJob
 from kafkastore.jobs.predict import PredictJob
 from kafkastore.jobs.retention import RetentionJob
 from kafkastore.jobs.sizing import SizingJob
+from kafkastore.jobs.transactions import TransactionsJob
 from kafkastore.jobs.verify import VerifyJob
 from kafkastore.runner import Failed, in_threads, run_here
 from kafkastore.store.partition_path import list_partition_paths
@@ -46,6 +48,7 @@ JOBS = {
     PredictJob: lambda store: (PredictJob(), PredictJob().items(store)),
     RetentionJob: lambda store: (RetentionJob(now=NOW), RetentionJob.items(store)),
     SizingJob: lambda store: (SizingJob(), SizingJob.items(store)),
+    TransactionsJob: lambda store: (TransactionsJob(), TransactionsJob.items(store)),
     VerifyJob: lambda store: (VerifyJob(), list(VerifyJob.items(store))),
 }  # fmt: skip
 
@@ -59,6 +62,13 @@ def root(tmp_path_factory):
             for step in range(4):
                 partition("orders", number).add(record(T0 + step))
             partition("__consumer_offsets").add(commit("billing", "orders", number, 1))
+    opened = Batch(
+        (Row(4, T0 + 4, b"k", b"v"),), producer_id=1, producer_epoch=0, base_sequence=0,
+        is_transactional=True,
+    )
+    for number in (0, 2):
+        (log,) = (root / f"orders-{number}").glob("*.log")
+        log.write_bytes(log.read_bytes() + opened.data)
     (root / "not a partition").mkdir()
     log = next((root / "orders-1").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-3] + b"\0\0\0")
@@ -70,7 +80,7 @@ def test_a_list_leaves_out_offsets_that_a_corrupt_log_hides(root, tmp_path):
     log = next((copy / "orders-1").glob("*.log"))
     log.write_bytes(b"\xff" * log.stat().st_size)
     good, bad = list_logs(copy, partitions=["orders-0", "orders-1"])
-    assert (good.rows[0]["log_end_offset"], good.error) == (4, None)
+    assert (good.rows[0]["log_end_offset"], good.error) == (5, None)
     assert bad.rows[0]["log_end_offset"] is None
     assert (bad.error.path, bad.error.position) == (log, 0)
     (quick,) = list_logs(copy, partitions=["orders-1"], quick=True)

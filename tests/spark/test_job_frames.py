@@ -28,6 +28,7 @@ from kafkastore.jobs.listing import ListJob, list_logs
 from kafkastore.jobs.predict import PredictJob, predict_start
 from kafkastore.jobs.retention import RetentionJob
 from kafkastore.jobs.sizing import SizingJob, sizing_rows
+from kafkastore.jobs.transactions import TransactionsJob
 from kafkastore.jobs.verify import VerifyJob
 from kafkastore.spark import jobs
 from kafkastore.spark.jobs.records import written_schema
@@ -439,6 +440,7 @@ def test_columns_are_those_of_the_document():
         ("failover", FailoverJob().schema()),
         ("retention", RetentionJob().schema()),
         ("sizing", SizingJob().schema()),
+        ("transactions", TransactionsJob().schema()),
         ("list_logs", ListJob().schema()),
         ("records_to_parquet", written_schema()),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from kafkastore.changes.areas import each_journal
-from kafkastore.cli.commands import migrate
+from kafkastore.cli.altering import migrate
 from kafkastore.cli.options.change_options import ChangeOptions, change_options
 from kafkastore.cli.options.confirm import confirm
 from kafkastore.cli.options.on_spark import check_installed

@@ -16,6 +16,7 @@ from kafkastore.spark.jobs.tables import (
     predict_start,
     retention,
     sizing,
+    transactions,
     verify,
     verify_summary,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "reindex",
     "retention",
     "sizing",
+    "transactions",
     "verify",
     "verify_summary",
 ]

@@ -1,0 +1,1 @@
+"""The commands that alter directories, one module each."""

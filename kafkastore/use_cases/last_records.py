@@ -1,0 +1,117 @@
+"""The last record of each key of a compacted topic, as its reader has it.
+
+Records sent in a transaction count at its COMMIT marker, which may follow later records of the same
+key; the transaction does not replace a later record.
+
+Source: Kafka 2.4.0 ``GroupMetadataManager.doLoadGroupsAndOffsets``; 4.1.1
+``OffsetMetadataManager.replayEndTransactionMarker``.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.errors import CorruptBatchError
+from kafkastore.formats.records.control_records import ControlRecordType
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.store.partition_log import PartitionLog
+
+_COLUMNS = ("key", "value", "offset", "producer_id", "is_transactional", "is_control")
+
+
+class LastRecord(NamedTuple):
+    """The last record of a key; if `value` is None, the key was deleted."""
+
+    offset: int
+    value: bytes | None
+
+
+Latest = dict[bytes, LastRecord]
+
+
+def last_records(
+    log: PartitionLog,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
+) -> Latest:
+    """Find the last record of each key, by first write.
+
+    `on_corrupt` and `skipped` are as for `PartitionLog.records`.
+    """
+    return log.retry_if_changed(partial(_latest, log, on_corrupt, skipped))
+
+
+def _latest(
+    log: PartitionLog, on_corrupt: OnCorrupt, skipped: list[SkippedBytes] | None
+) -> Latest:
+    """Find the last record of each key, with transactions applied, batch by batch."""
+    latest: Latest = {}
+    pending: dict[int, Latest] = {}
+    for batch in log.to_arrow(
+        _COLUMNS, include_control=True, on_corrupt=on_corrupt, skipped=skipped
+    ):
+        columns: Mapping[str, Any] = {name: batch.column(name) for name in _COLUMNS}
+        offsets = columns["offset"].to_numpy()
+        producers = columns["producer_id"].to_numpy()
+        in_transaction = columns["is_transactional"].to_numpy(zero_copy_only=False)
+        markers = np.flatnonzero(columns["is_control"].to_numpy(zero_copy_only=False))
+        start = 0
+        for end in (*markers.tolist(), len(offsets)):
+            plain = np.flatnonzero(~in_transaction[start:end]) + start
+            latest.update(_last_of_each_key(columns, offsets, plain))
+            for producer in np.unique(producers[start:end][in_transaction[start:end]]).tolist():
+                rows = np.flatnonzero(
+                    in_transaction[start:end] & (producers[start:end] == producer)
+                ) + start
+                pending.setdefault(producer, {}).update(_last_of_each_key(columns, offsets, rows))
+            if end < len(offsets):
+                ended = pending.pop(int(producers[end]), {})
+                if _is_commit(columns["key"][end].as_py(), log, int(offsets[end]), on_corrupt):
+                    _commit(latest, ended)
+            start = end + 1
+    return latest
+
+
+def _last_of_each_key(
+    columns: Mapping[str, Any], offsets: NDArray[np.int64], rows: NDArray[np.int64]
+) -> Latest:
+    """Find the last record of each key among some rows."""
+    if not len(rows):
+        return {}
+    encoded = columns["key"].take(rows).dictionary_encode(null_encoding="encode")
+    last = np.empty(len(encoded.dictionary), np.int64)
+    last[encoded.indices.to_numpy()] = rows  # the last of equal indices wins
+    return {
+        key: LastRecord(int(offsets[row]), columns["value"][row].as_py())
+        for key, row in zip(encoded.dictionary.to_pylist(), last.tolist(), strict=True)
+        if key is not None
+    }
+
+
+def _is_commit(
+    key: bytes | None, log: PartitionLog, offset: int, on_corrupt: OnCorrupt
+) -> bool:
+    """Return whether a marker commits; its key is version int16 and type int16."""
+    if key is None or len(key) < 4:
+        if on_corrupt != "raise":
+            return False
+        raise CorruptBatchError(
+            f"the control record at offset {offset} of {log.topic_partition} has no type",
+            path=log.path,
+        )
+    return int.from_bytes(key[2:4], "big", signed=True) == ControlRecordType.COMMIT
+
+
+def _commit(latest: Latest, ended: Latest) -> None:
+    """Apply the offsets of a transaction to keys without a later record."""
+    for key, written in ended.items():
+        if written.value is None:
+            continue
+        before = latest.get(key)
+        # A null value removes the key from a broker's memory, so it can't count as later.
+        if before is None or before.value is None or before.offset < written.offset:
+            latest[key] = written

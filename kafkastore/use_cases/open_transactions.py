@@ -1,0 +1,194 @@
+"""Transactions that are open at the end of logs, and what coordinators know.
+
+An open transaction holds the last stable offset: consumers with ``read_committed`` wait for it. If
+the coordinator does not know it, no one will end it: it hangs (KIP-664).
+
+Source: Kafka 4.3.1 ``ProducerStateManager``, ``TransactionMetadata``, ``TransactionsCommand``.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.messages.message_table import Values
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.topics.transaction_state import RECORDS, TransactionState
+from kafkastore.log.isolation import newest_snapshot, replay
+from kafkastore.store.log_store import LogStore
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.use_cases.last_records import last_records
+
+TRANSACTION_STATE = "__transaction_state"
+#: Of these states, the coordinator will write markers to the partitions of the transaction.
+_RUNNING = (
+    TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT,
+    TransactionState.PREPARE_EPOCH_FENCE,
+)
+
+
+class TransactionalId(NamedTuple):
+    """A transactional id as its coordinator wrote it last.
+
+    Parameters
+    ----------
+    transactional_id : str
+        The producer's name.
+    producer_id, producer_epoch : int
+        Of its last record.
+    state : TransactionState or int
+        The state; an int if it is unknown.
+    timeout_ms : int
+        After so long, the coordinator aborts a transaction.
+    updated_timestamp : int or None
+        ms since 1970.
+    start_timestamp : int or None
+        When the transaction began, ms since 1970; None if none is running.
+    partitions : frozenset of TopicPartition
+        Of the running transaction.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    state: TransactionState | int
+    timeout_ms: int
+    updated_timestamp: int | None
+    start_timestamp: int | None
+    partitions: frozenset[TopicPartition]
+
+    def is_running_in(self, topic_partition: TopicPartition) -> bool:
+        """Return whether the coordinator will end a transaction in a partition."""
+        return self.state in _RUNNING and topic_partition in self.partitions
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is open at the end of a log.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        The partition.
+    path : Path
+        Its directory.
+    producer_id, producer_epoch : int
+        The producer.
+    first_offset : int
+        Of the transaction in this partition.
+    first_timestamp : int or None
+        Of its first batch, ms since 1970: the largest timestamp in it.
+    last_timestamp : int or None
+        Of the producer's last batch.
+    holds_last_stable_offset : bool
+        Whether it is the oldest open one: the last stable offset is `first_offset`.
+    coordinator : TransactionalId or None
+        What the coordinator knows of the producer; None if the store has no record of it.
+    is_hanging : bool or None
+        Whether the coordinator will not end it; None if the store has no ``__transaction_state``.
+    """
+
+    topic_partition: TopicPartition
+    path: Path
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+    holds_last_stable_offset: bool
+    coordinator: TransactionalId | None = None
+    is_hanging: bool | None = None
+
+
+def open_transactions_of(log: PartitionLog) -> list[OpenTransaction]:
+    """Find the transactions that are open at the end of a log, oldest first.
+
+    Raises `CorruptionError` if a batch after the newest producer snapshot can't be read.
+    """
+    return log.retry_if_changed(lambda: _open_transactions(log))
+
+
+def _open_transactions(log: PartitionLog) -> list[OpenTransaction]:
+    end = log.log_end_offset
+    start, producers = newest_snapshot(log, end)
+    replay(log, producers, start, end)
+    by_offset = sorted((offset, each) for each, offset in producers.open_transactions.items())
+    entries = {int(entry["producer_id"]): entry for entry in producers.entries()}
+    found = []
+    for first_offset, producer_id in by_offset:
+        entry = entries[producer_id]
+        first = next(log.batches(first_offset), None)
+        found.append(OpenTransaction(
+            log.topic_partition,
+            log.path,
+            producer_id,
+            int(entry["producer_epoch"]),
+            first_offset,
+            None if first is None else _or_none(first.max_timestamp),
+            _or_none(int(entry["timestamp"])),
+            first_offset == by_offset[0][0],
+        ))
+    return found
+
+
+def transactional_ids(store: LogStore) -> dict[int, TransactionalId] | None:
+    """Read the states of coordinators by producer id; None if they are not here.
+
+    Raises `CorruptionError` if a record can't be read.
+    """
+    logs = [store.partitions[each] for each in store.partitions if each.topic == TRANSACTION_STATE]
+    found: dict[int, TransactionalId] = {}
+    for log in logs:
+        for key, last in last_records(log).items():
+            if last.value is None:
+                continue
+            try:
+                record = RECORDS.parse_keyed(key, last.value)
+            except CorruptionError as error:
+                raise CorruptionError(
+                    f"the record at offset {last.offset} of {log.topic_partition} can't be read: "
+                    f"{error}",
+                    path=log.path,
+                ) from error
+            if record.key is not None and record.value is not None:
+                each = _transactional_id(record.key["transactional_id"], record.value)
+                found[each.producer_id] = each
+    return found if logs else None
+
+
+def _transactional_id(name: str, value: Values) -> TransactionalId:
+    state = value["transaction_status"]
+    partitions = frozenset(
+        TopicPartition(each["topic"], number)
+        for each in value["transaction_partitions"] or ()
+        for number in each["partition_ids"]
+    )
+    return TransactionalId(
+        name,
+        value["producer_id"],
+        value["producer_epoch"],
+        TransactionState(state) if state in _STATES else state,
+        value["transaction_timeout_ms"],
+        _or_none(value["transaction_last_update_timestamp_ms"]),
+        _or_none(value["transaction_start_timestamp_ms"]),
+        partitions,
+    )
+
+
+_STATES = frozenset(TransactionState)
+
+
+def with_coordinator(
+    found: OpenTransaction, known: Mapping[int, TransactionalId] | None
+) -> OpenTransaction:
+    """Add what the coordinator knows to an open transaction."""
+    if known is None:
+        return found
+    coordinator = known.get(found.producer_id)
+    is_running = coordinator is not None and coordinator.is_running_in(found.topic_partition)
+    return found._replace(coordinator=coordinator, is_hanging=not is_running)
+
+
+def _or_none(number: int) -> int | None:
+    """Return a number, or None if it is negative, which means none."""
+    return None if number < 0 else number
