@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -196,7 +197,8 @@ def _add_replica(
         ),
     )
     epoch = max((each.epoch for each in log.leader_epochs), default=_UNKNOWN)
-    topic.partitions[log.partition] = before._replace(
+    topic.partitions[log.partition] = replace(
+        before,
         replicas=(*before.replicas, *([] if broker_id is None else [broker_id])),
         directories=(*before.directories, *([] if broker_id is None else [directory_id])),
         leader_epoch=max(before.leader_epoch, epoch),

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.state.file_names import BOOTSTRAP_CHECKPOINT
 from kafkastore.formats.topics.cluster_metadata import RECORDS
 from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import format_time
@@ -18,7 +19,7 @@ from kafkastore.metadata.quorum import Quorum, read_quorum
 from kafkastore.metadata.snapshots import Snapshot, list_snapshots
 from kafkastore.metadata.state import ClusterState, ReplayError
 
-_BEGIN, _END, _ABORT = 23, 24, 25
+_BEGIN, _END, _ABORT = _OF_TRANSACTIONS = 23, 24, 25
 NO_TIMESTAMP = -1
 
 
@@ -110,13 +111,14 @@ class Cluster(ClusterState):
 
     def replay_record(self, record: MetadataRecord) -> None:
         """Change the state by a record; an unknown one is counted."""
-        if isinstance(record.fields, bytes):
-            self.unknown_records[record.number, record.version] += 1
+        offset, _, _, number, version, fields = record
+        if isinstance(fields, bytes):
+            self.unknown_records[number, version] += 1
             return
         try:
-            self.replay(record.number, record.fields)
+            self.replay(number, fields)
         except ReplayError as error:
-            error.offset = record.offset
+            error.offset = offset
             raise
 
 
@@ -146,8 +148,16 @@ def replay_snapshot_before(log: LogView, as_of: AsOf) -> Cluster:
 
 
 def read_snapshot_alone(path: Path) -> Cluster:
-    """Return the cluster of one snapshot file."""
-    (snapshot,) = list_snapshots(path.parent, (path.name,))
+    """Return the cluster of one snapshot file, or of ``bootstrap.checkpoint``."""
+    if path.name == BOOTSTRAP_CHECKPOINT:
+        snapshot = Snapshot(0, 0, path)
+    else:
+        named = list_snapshots(path.parent, (path.name,))
+        if not named:
+            raise NoMetadataError(
+                f"{path} is not named like a snapshot, <end offset>-<epoch>.checkpoint"
+            )
+        (snapshot,) = named
     cluster = Cluster()
     cluster.path = path
     _replay_snapshot(cluster, snapshot)
@@ -183,27 +193,28 @@ def replay_log(cluster: Cluster, log: LogView, as_of: AsOf) -> Iterator[Metadata
     start = cluster.end_offset
     pending: list[MetadataRecord] | None = None
     for record in read_log(log, start, as_of.offset):
-        if record.timestamp > as_of.timestamp:
+        offset, timestamp, epoch, number, _, _ = record
+        if timestamp > as_of.timestamp:
             return
-        cluster.end_offset = record.offset + 1
-        cluster.epoch, cluster.timestamp = record.epoch, record.timestamp
-        if record.number == _BEGIN:
+        cluster.end_offset, cluster.epoch, cluster.timestamp = offset + 1, epoch, timestamp
+        if number not in _OF_TRANSACTIONS:
+            if pending is None:
+                yield record
+                cluster.replay_record(record)
+            else:
+                pending.append(record)
+        elif number == _BEGIN:
             if pending is not None:
                 raise _misplaced(record, "a transaction is open")
-            pending, cluster.open_transaction = [], record.offset
-        elif record.number in (_END, _ABORT):
+            pending, cluster.open_transaction = [], offset
+        else:
             if pending is None:
                 raise _misplaced(record, "no transaction is open")
-            if record.number == _END:
+            if number == _END:
                 for each in pending:
                     yield each
                     cluster.replay_record(each)
             pending = cluster.open_transaction = None
-        elif pending is not None:
-            pending.append(record)
-        else:
-            yield record
-            cluster.replay_record(record)
     if cluster.end_offset < as_of.offset and log.segments:  # control records may follow
         cluster.end_offset = min(as_of.offset, max(start, log.log_end_offset))
     if as_of.offset != INT64_MAX and cluster.end_offset < as_of.offset:

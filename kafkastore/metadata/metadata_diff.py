@@ -85,7 +85,7 @@ def _shown(subject: Row) -> Row:
     """Return a subject with names instead of numbers."""
     if subject["kind"] == "config":
         kind = cluster_rows.resource_type_text(subject["resource_type"])
-        return subject | {"resource_type": kind}
+        return subject | {"resource_type": kind, "resource_name": subject["resource_name"] or None}
     if subject["kind"] == "scram_credential":
         return subject | {"mechanism": cluster_rows.mechanism_text(subject["mechanism"])}
     return subject

@@ -7,6 +7,7 @@ Source: Kafka 4.3.1 ``BrokerRegistration``, ``ControllerRegistration``, ``Partit
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -78,7 +79,8 @@ class ControllerRegistration(NamedTuple):
     is_zk_migration_ready: bool
 
 
-class PartitionRegistration(NamedTuple):
+@dataclass(slots=True)
+class PartitionRegistration:
     """The replicas of a partition, by broker id, and their state.
 
     `directories` has the log directory of each replica; None: unknown (before 3.7). `leader` is -1

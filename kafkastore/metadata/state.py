@@ -198,7 +198,7 @@ class ClusterState:
             raise ReplayError(
                 "PartitionChangeRecord", f"topic {topic.name} has no partition {number}"
             )
-        topic.partitions[number] = _changed(partition, record)
+        _change(partition, record)
 
     def _clear_elr(self, record: Fields) -> None:
         """Forget the eligible leader replicas of a topic, or of all topics."""
@@ -206,11 +206,10 @@ class ClusterState:
         if name and name not in self.topics:
             raise ReplayError("ClearElrRecord", f"there is no topic {name!r}")
         for topic in (self.topics[name],) if name else self.topics.values():
-            for number, partition in topic.partitions.items():
+            for partition in topic.partitions.values():
                 if partition.elr or partition.last_known_elr:
-                    topic.partitions[number] = partition._replace(
-                        elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
-                    )
+                    partition.elr = partition.last_known_elr = ()
+                    partition.partition_epoch += 1
 
     def _configure(self, record: Fields) -> None:
         resource = record["resource_type"], record["resource_name"]
@@ -295,41 +294,41 @@ _CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
 }
 
 
-def _changed(before: PartitionRegistration, record: Fields) -> PartitionRegistration:
-    """Return a partition after a PartitionChangeRecord; null fields do not change it.
+def _change(partition: PartitionRegistration, record: Fields) -> None:
+    """Change a partition by a PartitionChangeRecord; null fields do not change it.
 
     Most records of a log are of this kind, so this is in few steps.
     """
-    (
-        replicas, directories, isr, removing_replicas, adding_replicas, leader,
-        leader_recovery_state, leader_epoch, partition_epoch, elr, last_known_elr,
-    ) = before
-    if (changed := record["isr"]) is not None:
-        isr = changed
-    if (number := record["leader"]) != _NO_LEADER_CHANGE:
-        leader, leader_epoch = number, leader_epoch + 1
-    assigned = record["directories"]
-    if (changed := record["replicas"]) is not None:
-        replicas = changed
-        _check_directories("PartitionChangeRecord", assigned, replicas)
-    if assigned is not None or changed is not None:
-        directories = directories if assigned is None else assigned
-        directories = _known_directories("PartitionChangeRecord", directories, replicas)
-    if (changed := record["removing_replicas"]) is not None:
-        removing_replicas = changed
-    if (changed := record["adding_replicas"]) is not None:
-        adding_replicas = changed
-    if (number := record["leader_recovery_state"]) != _NO_CHANGE:
+    replicas, directories = record["replicas"], record["directories"]
+    if replicas is not None or directories is not None:
+        _check_directories("PartitionChangeRecord", directories, replicas)
+        directories = _known_directories(
+            "PartitionChangeRecord",
+            partition.directories if directories is None else directories,
+            partition.replicas if replicas is None else replicas,
+        )
+    recovery = record["leader_recovery_state"]
+    if recovery != _NO_CHANGE:
         _check("PartitionChangeRecord", record, "leader_recovery_state", _RECOVERY)
-        leader_recovery_state = number
-    if (changed := record["eligible_leader_replicas"]) is not None:
-        elr = changed
-    if (changed := record["last_known_elr"]) is not None:
-        last_known_elr = changed
-    return PartitionRegistration._make((
-        replicas, directories, isr, removing_replicas, adding_replicas, leader,
-        leader_recovery_state, leader_epoch, partition_epoch + 1, elr, last_known_elr,
-    ))
+        partition.leader_recovery_state = recovery
+    if replicas is not None:
+        partition.replicas = replicas
+    if directories is not None:
+        partition.directories = directories
+    if (isr := record["isr"]) is not None:
+        partition.isr = isr
+    if (leader := record["leader"]) != _NO_LEADER_CHANGE:
+        partition.leader = leader
+        partition.leader_epoch += 1
+    if (removing := record["removing_replicas"]) is not None:
+        partition.removing_replicas = removing
+    if (adding := record["adding_replicas"]) is not None:
+        partition.adding_replicas = adding
+    if (elr := record["eligible_leader_replicas"]) is not None:
+        partition.elr = elr
+    if (last_known_elr := record["last_known_elr"]) is not None:
+        partition.last_known_elr = last_known_elr
+    partition.partition_epoch += 1
 
 
 def _sorted_ids(ids: Iterable[str]) -> tuple[str, ...]:
@@ -344,10 +343,12 @@ def _check(record: str, values: Fields, name: str, known: Container[int]) -> Non
 
 
 def _check_directories(
-    record: str, directories: tuple[str | None, ...] | None, replicas: tuple[int, ...]
+    record: str,
+    directories: tuple[str | None, ...] | None,
+    replicas: tuple[int, ...] | None,
 ) -> None:
     """Raise `ReplayError` unless each replica has a directory, or none has."""
-    if directories and len(directories) != len(replicas):
+    if directories and replicas is not None and len(directories) != len(replicas):
         raise ReplayError(
             record, f"{len(replicas)} replicas, but {len(directories)} directories"
         )

@@ -117,6 +117,13 @@ def test_a_difference_has_each_record_with_what_it_changed(run: Run, directory: 
     assert "removed" in shown
 
 
+def test_a_default_is_named_so(run: Run, directory: Path) -> None:
+    (change,) = run("cluster", directory, "--diff", "8..9", "--json").lines
+    assert change["subject"] == {
+        "kind": "config", "resource_type": "broker", "resource_name": None, "name": "listeners"}
+    assert "config broker (default) listeners" in run("cluster", directory, "--diff", "8..9").out
+
+
 def test_differences_of_neighbours_make_that_of_the_whole(run: Run, directory: Path) -> None:
     def changes(between: str) -> list[dict[str, Any]]:
         return run("cluster", directory, "--diff", between, "--json").lines

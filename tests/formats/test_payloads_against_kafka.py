@@ -297,7 +297,7 @@ def test_every_record_of_the_newest_broker_has_a_description(require_broker):
 
 # Values
 
-COUNT, DAMAGED = 20, 40
+COUNT, DAMAGED = 12, 24
 
 
 def codec_of(message, version):

@@ -123,6 +123,19 @@ def test_a_snapshot_alone_is_enough(directory):
         kafkastore.cluster(path, as_of=5)
 
 
+def test_a_bootstrap_checkpoint_has_what_a_cluster_begins_with(directory):
+    path = made.write_snapshot(directory, 99, FRAMES[:1])
+    begun = kafkastore.cluster(path.rename(directory / "bootstrap.checkpoint"))
+    assert (begun.features, begun.end_offset) == ({"metadata.version": 27}, 0)
+
+
+def test_a_file_that_is_no_snapshot_is_refused(directory):
+    directory.mkdir()
+    for name in ("1-1.checkpoint", f"{9:020}-{1:010}.checkpoint", "x.checkpoint"):
+        with pytest.raises((NoMetadataError, OSError)):
+            kafkastore.cluster(directory / name)
+
+
 def test_the_newest_snapshot_before_a_moment_is_read(directory):
     for end in (5, 8):
         made.write_snapshot(directory, end, FRAMES[:end], timestamp=999 + end)

@@ -284,7 +284,8 @@ def _print_changes(
             write_json({**change._asdict(), "kind": "change"})
             continue
         subject = " ".join(
-            _text(value) for key, value in change.subject.items()
+            "(default)" if (key, value) == ("resource_name", None) else _text(value)
+            for key, value in change.subject.items()
         )
         print_text(
             f"{change.offset}  {format_time(change.timestamp, zone)}  {change.record}  {subject}"

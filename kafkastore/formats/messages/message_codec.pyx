@@ -494,8 +494,8 @@ cdef object uuid_text(const uint8_t* at):
     cdef object text = PyUnicode_New(UUID_CHARACTERS, 127)
     cdef uint8_t* to = <uint8_t*> PyUnicode_1BYTE_DATA(text)
     cdef uint32_t three
-    cdef int i
-    for i in range(5):
+    cdef int _i
+    for _i in range(5):
         three = <uint32_t> at[0] << 16 | <uint32_t> at[1] << 8 | at[2]
         to[0] = BASE64[three >> 18]
         to[1] = BASE64[three >> 12 & 63]
