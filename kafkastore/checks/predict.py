@@ -42,6 +42,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind, SkippedName
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.strays import Assignments, StrayReason
 from kafkastore.paths import describe_error
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
@@ -188,7 +189,7 @@ def predict_log(
     found = _predict_loading(log, version, index_interval_bytes)
     if assignments is None or log.topic == CLUSTER_METADATA_TOPIC or found.recovered is None:
         return found
-    topic_id = _topic_id(log.path)
+    topic_id = read_topic_id(log.path)
     broker_id = None if log.log_dir is None else log.log_dir.node_id
     reason = assignments.why_stray(topic_id, log.partition, broker_id)
     if reason is None:
@@ -214,12 +215,6 @@ _WHY_STRAY = {
     StrayReason.UNKNOWN_TOPIC: "{cluster} has no partition {log} with the topic id {topic_id}",
     StrayReason.NOT_A_REPLICA: "{cluster} does not assign it to broker {broker}",
 }
-
-
-def _topic_id(directory: Path) -> str | None:
-    """Return the topic id of a partition that a broker loads."""
-    data = read_if_there(directory / PARTITION_METADATA, CorruptCheckpointError)
-    return None if data is None else parse_partition_metadata(data)
 
 
 def _predict_loading(log: PartitionLog, version: str, index_interval_bytes: int) -> Prediction:

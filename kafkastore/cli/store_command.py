@@ -37,7 +37,6 @@ from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.partition_errors import Problems, on_corrupt_option
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.topic_settings import find_cluster
 from kafkastore.log.time_text import format_time
 from kafkastore.runner import Failed, run_here
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
@@ -107,6 +106,8 @@ class StoreCall:
 
         A note says why the metadata log of the directories can't be read.
         """
+        from kafkastore.jobs.topic_settings import find_cluster  # takes time that others save
+
         store = self.selection.store
         try:
             return find_cluster(store, self.metadata)

@@ -1,4 +1,4 @@
-"""The cluster behind log directories, at a moment."""
+"""The cluster of log directories, at a moment."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from datetime import datetime
 from pathlib import Path
 
 from kafkastore.arguments import whole_number
-from kafkastore.errors import ArgumentTypeError, ArgumentValueError, CorruptCheckpointError
-from kafkastore.formats.state.checkpoints import parse_partition_metadata
+from kafkastore.errors import ArgumentTypeError, ArgumentValueError
 from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
     KRAFT_SNAPSHOT_SUFFIX,
-    PARTITION_METADATA,
     TopicPartition,
 )
 from kafkastore.log.log_dir import LogDir
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.log.time_text import EPOCH, MILLISECOND
 from kafkastore.metadata.cluster import (
     END,
@@ -35,7 +34,6 @@ from kafkastore.metadata.registrations import (
     Topic,
 )
 from kafkastore.paths import open_path
-from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.log_store import AnyPath, LogStore, Paths, listed, open_paths
 from kafkastore.store.partition_log import PartitionLog
 
@@ -185,7 +183,7 @@ def _add_replica(
     found: Cluster, log: PartitionLog, broker_id: int | None, directory_id: str | None
 ) -> None:
     """Add a directory of a partition to the replicas of the partition."""
-    topic_id = _topic_id(log.path)
+    topic_id = read_topic_id(log.path)
     topic = found.topics.setdefault(log.topic, Topic(log.topic, topic_id))
     topic.topic_id = topic.topic_id or topic_id
     if topic.topic_id is not None:
@@ -203,12 +201,3 @@ def _add_replica(
         directories=(*before.directories, *([] if broker_id is None else [directory_id])),
         leader_epoch=max(before.leader_epoch, epoch),
     )
-
-
-def _topic_id(directory: Path) -> str | None:
-    path = directory / PARTITION_METADATA
-    data = read_if_there(path, CorruptCheckpointError)
-    try:
-        return None if data is None else parse_partition_metadata(data)
-    except CorruptCheckpointError as error:
-        raise error.located(path) from error

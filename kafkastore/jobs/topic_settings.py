@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.jobs.cluster import cluster_as_of, newest_metadata_log
+from kafkastore.jobs.cluster import METADATA_PARTITION, cluster_as_of
 from kafkastore.metadata.cluster import END, Cluster
 from kafkastore.metadata.topic_configs import ConfigSource, ConfigValue, topic_configs
 from kafkastore.store.log_store import LogStore, Paths
@@ -80,7 +80,7 @@ def find_cluster(store: LogStore, metadata: Metadata = None) -> Cluster | None:
         return metadata
     if metadata is not None:
         return cluster_as_of(metadata, END)
-    return None if newest_metadata_log(store) is None else cluster_as_of(store, END)
+    return cluster_as_of(store, END) if METADATA_PARTITION in store.partitions else None
 
 
 def find_cluster_or_warn(store: LogStore, metadata: Metadata = None) -> Cluster | None:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.caching import cached_property
-from kafkastore.errors import NotALogDirectoryError
+from kafkastore.errors import CorruptCheckpointError, NotALogDirectoryError
+from kafkastore.formats.state.checkpoints import parse_partition_metadata
 from kafkastore.formats.state.file_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -22,6 +24,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.segment.regular_file import link_kind
+from kafkastore.segment.small_file import read_if_there
 
 _LOADED = (LOG_SUFFIX, *INDEX_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 _SWAPPED_LOG = LOG_SUFFIX + SWAP_SUFFIX
@@ -201,3 +204,13 @@ _TEMPORARY = {
     ),
     FileNoteKind.PART: "a snapshot that was being written",
 }
+
+
+def read_topic_id(directory: Path) -> str | None:
+    """Return the topic id in ``partition.metadata``; None without the file."""
+    path = directory / PARTITION_METADATA
+    data = read_if_there(path, CorruptCheckpointError)
+    try:
+        return None if data is None else parse_partition_metadata(data)
+    except CorruptCheckpointError as error:
+        raise error.located(path) from error

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any
 
-from kafkastore.formats.topics.cluster_metadata import METADATA_VERSION, is_secret_config
+from kafkastore.formats.topics.cluster_metadata import (
+    MASKED,
+    METADATA_VERSION,
+    SCRAM_SECRETS,
+    is_secret_config,
+)
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.registrations import (
     BrokerRegistration,
@@ -19,8 +24,6 @@ from kafkastore.metadata.registrations import (
     Topic,
 )
 from kafkastore.metadata.state import Fields
-
-MASKED = "(masked)"
 
 Row = dict[str, Any]
 
@@ -197,7 +200,7 @@ def scram_row(credential: Fields, *, show_secrets: bool = False) -> Row:
         "mechanism": mechanism_text(credential["mechanism"]),
         "iterations": credential["iterations"],
     }
-    for name in ("salt", "stored_key", "server_key"):
+    for name in SCRAM_SECRETS:
         row[name] = credential[name].hex() if show_secrets else MASKED
     return row
 

@@ -80,7 +80,7 @@ BOTH = list(product(BROKERS, TABLES))
 
 
 class Message(NamedTuple):
-    """One of our descriptions beside Kafka's, in the versions that both have."""
+    """A description and Kafka's, in the versions that both have."""
 
     ours: Description
     theirs: Description

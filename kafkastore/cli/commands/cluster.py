@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from kafkastore.cli.options.secrets import show_secrets_option
 from kafkastore.cli.options.selection import paths_argument
 from kafkastore.cli.options.times import parse_moment, zone_option
 from kafkastore.cli.output.control_characters import print_text
@@ -19,7 +20,7 @@ from kafkastore.clock import clock
 from kafkastore.jobs.cluster import cluster_as_of, cluster_changes
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.cluster import END, AsOf, Cluster, MetadataSource
-from kafkastore.metadata.cluster_rows import MASKED, Row, rows_of
+from kafkastore.metadata.cluster_rows import Row, rows_of
 from kafkastore.metadata.metadata_diff import MetadataChange
 from kafkastore.metadata.recreate import recreate_document, recreate_script
 
@@ -45,10 +46,7 @@ _UNKNOWN = "-"
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated."
 )
-@click.option(
-    "--show-secrets", is_flag=True,
-    help="Print salts and keys of users and passwords in configurations, instead of masking them.",
-)
+@show_secrets_option
 @zone_option
 @json_option
 def command(
@@ -67,7 +65,7 @@ def command(
     that partition's directory, or a snapshot in it. Of several copies, the newest is read. Without
     one, as with ZooKeeper, the output is what directories of partitions show.
     """
-    if sum((as_of is not None, diff is not None)) > 1 or (diff is not None and recreate):
+    if diff is not None and (as_of is not None or recreate):
         raise click.UsageError("--diff cannot be combined with --as-of or --recreate")
     if diff is not None:
         start, end = _parse_diff(diff, zone)
@@ -306,6 +304,4 @@ def _described(change: MetadataChange) -> str:
 
 
 def _value(value: object) -> str:
-    if value == MASKED or isinstance(value, str):
-        return str(value)
-    return json.dumps(value, default=str)
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -15,6 +15,7 @@ from kafkastore.cli.dump.indexes import (
 from kafkastore.cli.dump.log import dump_log
 from kafkastore.cli.dump.options import DumpOptions
 from kafkastore.cli.dump.small_files import DUMPS_BY_NAME, dump_producer_snapshot
+from kafkastore.cli.options.secrets import show_secrets_option
 from kafkastore.cli.options.selection import STORE_PATH
 from kafkastore.cli.options.times import zone_option
 from kafkastore.cli.output.control_characters import escape_control_characters
@@ -47,10 +48,7 @@ class NotDecodedError(KafkaStoreError):
     "--max-bytes", type=click.IntRange(min=0), metavar="BYTES",
     help="Decode only the batches within the first BYTES bytes of a .log.",
 )
-@click.option(
-    "--show-secrets", is_flag=True,
-    help="Print salts and keys of users and passwords in configurations, instead of masking them.",
-)
+@show_secrets_option
 @zone_option
 @json_option
 def command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kafkastore.cli.dump.payloads import MASKED, decode_control, decoder_for
+from kafkastore.cli.dump.payloads import decode_control, decoder_for
 from kafkastore.cli.output.bytes_text import SHORTENED, format_bytes, json_bytes
 from kafkastore.cli.output.failures import print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
@@ -16,6 +16,7 @@ from kafkastore.cli.output.tables import StreamedTable, format_count, format_num
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.records.record_batch import Record, RecordBatch
 from kafkastore.formats.state.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
+from kafkastore.formats.topics.cluster_metadata import MASKED
 from kafkastore.log.batch_columns import TIMESTAMP_TYPE_NAMES, batch_rows
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.log.time_text import format_time

@@ -24,6 +24,7 @@ from kafkastore.formats.topics import (
     share_group_state,
     transaction_state,
 )
+from kafkastore.formats.topics.cluster_metadata import MASKED
 from kafkastore.formats.topics.transaction_state import TransactionState
 
 
@@ -53,7 +54,6 @@ _NONE_IF_NEGATIVE = frozenset((
     "transaction_start_timestamp_ms", "previous_producer_id", "next_producer_id",
     "next_producer_epoch",
 ))
-MASKED = "(masked)"
 
 
 def decoder_for(path: Path, *, show_secrets: bool = False) -> Decoder | None:

@@ -16,6 +16,10 @@ from kafkastore.formats.messages.record_tables import RecordTable, TopicRecord
 
 METADATA_VERSION = "metadata.version"
 
+SCRAM_SECRETS = ("salt", "stored_key", "server_key")
+MASKED = "(masked)"
+"""What is shown instead of a secret."""
+
 # Brokers hide values by the definitions of their configuration and of their plugins', which a disk
 # does not have. These are all that Kafka 4.3.1 hides, and what plugins call such values.
 _SECRET_CONFIG = re.compile(
@@ -206,7 +210,7 @@ def secret_fields(record: TopicRecord) -> tuple[str, ...]:
     They stand for all bytes of a record whose version is unknown.
     """
     if record.name == "UserScramCredentialRecord":
-        return ("salt", "stored_key", "server_key")
+        return SCRAM_SECRETS
     if record.name != "ConfigRecord":
         return ()
     value = record.value
