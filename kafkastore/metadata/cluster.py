@@ -127,7 +127,11 @@ def read_cluster(log: LogView, as_of: AsOf = END) -> Cluster:
     cluster = replay_snapshot_before(log, as_of)
     for _ in replay_log(cluster, log, as_of):
         pass
-    read_quorum(cluster.quorum, log, cluster.snapshot, cluster.end_offset)
+    is_timed = as_of.timestamp != INT64_MAX
+    end = as_of.offset if is_timed else cluster.end_offset
+    next_offset = read_quorum(cluster.quorum, log, cluster.snapshot, end, as_of.timestamp)
+    cluster.end_offset = max(cluster.end_offset, next_offset)
+    cluster.quorum.leader_epoch = max(cluster.quorum.leader_epoch, cluster.epoch)
     return cluster
 
 
@@ -215,6 +219,8 @@ def replay_log(cluster: Cluster, log: LogView, as_of: AsOf) -> Iterator[Metadata
                     yield each
                     cluster.replay_record(each)
             pending = cluster.open_transaction = None
+    if as_of.timestamp != INT64_MAX:
+        return
     if cluster.end_offset < as_of.offset and log.segments:  # control records may follow
         cluster.end_offset = min(as_of.offset, max(start, log.log_end_offset))
     if as_of.offset != INT64_MAX and cluster.end_offset < as_of.offset:

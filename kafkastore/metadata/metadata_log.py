@@ -34,6 +34,7 @@ class ControlValue(NamedTuple):
     """The value of a KRaft control record; `epoch` is that of its batch."""
 
     offset: int
+    timestamp: int
     epoch: int
     type: int
     value: Values
@@ -91,7 +92,9 @@ def read_controls(file: LogFile, end_offset: int = INT64_MAX) -> Iterator[Contro
                     value = parse_kraft_value(record, position=batch.position)
                     if value is not None:
                         kind, epoch = parse_control_record(record).type, run.headers["leader_epoch"]
-                        yield ControlValue(record.offset, int(epoch[index]), kind, value)
+                        yield ControlValue(
+                            record.offset, record.timestamp, int(epoch[index]), kind, value
+                        )
             except CorruptionError as error:
                 raise error.located(file.path) from error
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
+from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.records.control_records import ControlRecordType
@@ -28,7 +28,7 @@ class Quorum:
     leader_id : int or None
         The leader of `leader_epoch`; None if no record names one.
     leader_epoch : int
-        The epoch of the last leader; -1 if there is none.
+        The epoch of the last leader, or of the last record; -1 if there is none.
     voters : dict of int to dict
         By node id: ``voter_directory_id``, ``endpoints`` and ``k_raft_version_feature``, as
         far as they are known; with version 0 the ids only.
@@ -42,21 +42,46 @@ class Quorum:
 
 
 def read_quorum(
-    quorum: Quorum, log: LogView | None, snapshot: Snapshot | None, end_offset: int
-) -> None:
-    """Read the quorum from control records before an offset, and ``quorum-state``."""
-    for control in chain(_of_snapshot(snapshot), _of_log(log, end_offset)):
-        if control.type == ControlRecordType.KRAFT_VERSION:
-            quorum.version = control.value["k_raft_version"]
-        elif control.type == ControlRecordType.KRAFT_VOTERS:
+    quorum: Quorum,
+    log: LogView | None,
+    snapshot: Snapshot | None,
+    end_offset: int,
+    end_timestamp: int = INT64_MAX,
+) -> int:
+    """Read the quorum from control records before a moment, and ``quorum-state``.
+
+    Returns the offset after the last of them in the log; 0 without any.
+    """
+    if snapshot is not None:
+        with LogFile(snapshot.path) as file:
+            for control in read_controls(file):
+                _apply(quorum, control)
+    next_offset = 0
+    for control in _of_log(log, end_offset):
+        if control.timestamp > end_timestamp:
+            break
+        next_offset = control.offset + 1
+        _apply(quorum, control)
+    if log is not None and not quorum.voters:
+        _read_voters(quorum, log)
+    return next_offset
+
+
+def _apply(quorum: Quorum, control: ControlValue) -> None:
+    """Change what is known of a quorum by a control record."""
+    if control.type == ControlRecordType.KRAFT_VERSION:
+        quorum.version = control.value["k_raft_version"]
+    elif control.type == ControlRecordType.KRAFT_VOTERS:
+        quorum.voters = {each["voter_id"]: each for each in control.value["voters"]}
+    elif control.type == ControlRecordType.LEADER_CHANGE:
+        quorum.leader_id = control.value["leader_id"]
+        quorum.leader_epoch = control.epoch
+        if not quorum.version:
             quorum.voters = {each["voter_id"]: each for each in control.value["voters"]}
-        elif control.type == ControlRecordType.LEADER_CHANGE:
-            quorum.leader_id = control.value["leader_id"]
-            quorum.leader_epoch = control.epoch
-            if not quorum.version:
-                quorum.voters = {each["voter_id"]: each for each in control.value["voters"]}
-    if log is None or quorum.voters:
-        return
+
+
+def _read_voters(quorum: Quorum, log: LogView) -> None:
+    """Read the voters from ``quorum-state``, which has them with version 0."""
     path = log.path / QUORUM_STATE
     data = read_if_there(path, CorruptCheckpointError)
     if data is not None:
@@ -65,12 +90,6 @@ def read_quorum(
         except CorruptCheckpointError as error:
             raise error.located(path) from error
         quorum.voters = {each: {"voter_id": each} for each in voters or ()}
-
-
-def _of_snapshot(snapshot: Snapshot | None) -> Iterator[ControlValue]:
-    if snapshot is not None:
-        with LogFile(snapshot.path) as file:
-            yield from read_controls(file)
 
 
 def _of_log(log: LogView | None, end_offset: int) -> Iterator[ControlValue]:

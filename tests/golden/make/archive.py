@@ -150,7 +150,7 @@ def write_archives(
     out.mkdir(parents=True, exist_ok=True)
     manifest_file = out / MANIFEST
     described = json.loads(manifest_file.read_text()) if manifest_file.exists() else {}
-    for version in versions or [path.name for path in data.iterdir() if path.is_dir()]:
+    for version in versions or [path.name for path in data.glob("[0-9]*") if path.is_dir()]:
         archive = compress(pack_version(data / version))
         (out / (version + SUFFIX)).write_bytes(archive)
         used_seed = recorded_seed(data / version) or seed

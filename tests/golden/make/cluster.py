@@ -18,8 +18,8 @@ from .java_client import JavaClient
 from .server_properties import Mode, Ports, ServerProperties
 from .wire import LIST_OFFSETS, NEWEST_LIST_OFFSETS, Wire
 
-_CLUSTER_ID = "Z29sZGVuLWthZmthc3RvcmU"
-_STARTED = r"started \(kafka\.server\.Kafka(Raft)?Server(Startable)?\)"
+CLUSTER_ID = "Z29sZGVuLWthZmthc3RvcmU"
+STARTED = r"started \(kafka\.server\.Kafka(Raft)?Server(Startable)?\)"
 # A broker killed a moment ago may still own its ephemeral node in ZooKeeper.
 _STILL_REGISTERED = "NodeExists|already registered|already exists"
 
@@ -176,7 +176,7 @@ class Cluster:
         if self.mode == "kraft" and not (self.logs / "meta.properties").exists():
             self.tool(
                 *("kafka.tools.StorageTool", "format"),
-                *("-t", _CLUSTER_ID, "-c", str(properties_file)),
+                *("-t", CLUSTER_ID, "-c", str(properties_file)),
                 check=True,
             )
         self.starts += 1
@@ -197,7 +197,7 @@ class Cluster:
         )
         self.broker = LoggedProcess(command, self.root / f"broker-{self.starts}.log")
         try:
-            self.broker.wait_for(_STARTED)
+            self.broker.wait_for(STARTED)
         except BrokerFailure:
             if attempts == 1 or not re.search(_STILL_REGISTERED, self.broker.log()):
                 raise

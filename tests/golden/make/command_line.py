@@ -90,10 +90,12 @@ def main(command_line: Sequence[str] | None = None) -> int:
         around = Surroundings(arguments.seed, work, clients)
         for version in versions:
             for name, case in CASES.items():
-                out = data / version / name
-                skipped = arguments.skip_existing and (out / "answers.json").exists()
+                out = data / case.part / version / name
+                skipped = arguments.skip_existing and any(out.glob("answers*.json"))
                 chosen = not arguments.case or name in arguments.case
                 if chosen and case.is_for(version) and not skipped:
                     all_made &= make_case(version, name, out, around)
-    write_archives(data, arguments.outdir, versions, arguments.seed)
+    for part in sorted({case.part for case in CASES.values()}):
+        if there := [version for version in versions if (data / part / version).is_dir()]:
+            write_archives(data / part, arguments.outdir / part, there, arguments.seed)
     return 0 if all_made else 1

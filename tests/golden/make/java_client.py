@@ -1,7 +1,8 @@
 """The Java clients: producers, consumers and admin clients of a chosen Kafka version.
 
 A client is a long-lived process (`Driver.java`, and `OldDriver.java` for versions before 0.10.2)
-that reads one JSON command per line and prints one JSON answer per line.
+that reads one JSON command per line and prints one JSON answer per line. `AdminDriver.java` does
+what only an administrator of a KRaft cluster does.
 """
 from __future__ import annotations
 
@@ -61,6 +62,8 @@ class JavaClient:
         Version of the client's jars.
     work : path
         Where jars and classes are kept.
+    driver : str, optional
+        The program, a ``.java`` file next to this one; by default the version's.
 
     Attributes
     ----------
@@ -68,10 +71,10 @@ class JavaClient:
         It can only produce and consume; topics are made by the broker's command line tool.
     """
 
-    def __init__(self, version: str, work: Path = WORK) -> None:
+    def __init__(self, version: str, work: Path = WORK, driver: str | None = None) -> None:
         self.version = version
         self.is_old = version in OLD_CLIENTS
-        name = "OldDriver" if self.is_old else "Driver"
+        name = driver or ("OldDriver" if self.is_old else "Driver")
         classes = _classes(version, work, name)
         command = java_command(class_path(version, work, classes), name, logs_as="client")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)

@@ -1,7 +1,7 @@
 """The few Kafka requests that are sent over a raw socket, so that their version is known.
 
 ListOffsets v0 (the OffsetRequest that goes by mtimes) up to v11, Fetch v0 to v4 (high watermark,
-last stable offset), ApiVersions v0. Source: the protocol guide, and the schemas in
+last stable offset), ApiVersions v0 and v3. Source: the protocol guide, and the schemas in
 ``clients/src/main/resources/common/message`` of Kafka 4.1.1.
 """
 from __future__ import annotations
@@ -16,6 +16,7 @@ FETCH, LIST_OFFSETS, API_VERSIONS = 1, 2, 18
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 # Unknown topic or partition, leader not available, not leader, offset not available.
 RETRIABLE_ERRORS = frozenset({3, 5, 6, 78})
+_FINALIZED_FEATURES_EPOCH = 1  # a tagged field of ApiVersions
 # The highest ListOffsets version whose fields `Wire.list_offsets` knows, and the first one with
 # compact strings and tagged fields.
 NEWEST_LIST_OFFSETS = 11
@@ -173,6 +174,29 @@ class Wire:
             return {}
         count = answer.take("i")
         return {answer.take("h"): (answer.take("h"), answer.take("h")) for _ in range(count)}
+
+    def metadata_offset(self) -> int:
+        """Return the offset of the last metadata record that a KRaft broker has applied.
+
+        Returns
+        -------
+        int
+            The epoch of its finalized features; -1 if it knows none yet.
+        """
+        body = b"\0" + _compact_string("golden") + _compact_string("1") + b"\0"
+        answer = self.call(API_VERSIONS, 3, body)  # its response header never has tagged fields
+        if error := answer.take("h"):
+            raise EOFError(f"error {error} from ApiVersions")
+        for _ in range(answer.unsigned_varint() - 1):
+            answer.skip(6)
+            answer.skip_tags()
+        answer.take("i")
+        for _ in range(answer.unsigned_varint()):
+            tag, size = answer.unsigned_varint(), answer.unsigned_varint()
+            if tag == _FINALIZED_FEATURES_EPOCH:
+                return answer.take("q")
+            answer.skip(size)
+        return -1
 
     def list_offsets_v0(
         self, topic: str, partition: int, timestamp: int, max_num_offsets: int

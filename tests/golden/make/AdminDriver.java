@@ -1,0 +1,340 @@
+// The admin client of KRaft clusters (kafka-clients >= 3.9), in the conversation of Driver.java: each operation is one
+// call of Admin, `ask` everything that describes the cluster.
+import com.fasterxml.jackson.databind.*;
+import com.fasterxml.jackson.databind.node.*;
+import java.io.*;
+import java.time.Duration;
+import java.util.*;
+import java.util.concurrent.ExecutionException;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.common.*;
+import org.apache.kafka.common.acl.*;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.quota.*;
+import org.apache.kafka.common.resource.*;
+
+public class AdminDriver {
+    static final ObjectMapper M = new ObjectMapper();
+    static Admin admin;
+
+    static Map<String, String> map(JsonNode n) {
+        Map<String, String> m = new TreeMap<>();
+        if (n != null) n.fields().forEachRemaining(e -> m.put(e.getKey(), e.getValue().isNull() ? null : e.getValue().asText()));
+        return m;
+    }
+    static List<String> list(JsonNode n) {
+        List<String> l = new ArrayList<>();
+        if (n != null) n.forEach(e -> l.add(e.asText()));
+        return l;
+    }
+    static List<Integer> ints(JsonNode n) {
+        return list(n).stream().map(Integer::valueOf).collect(Collectors.toList());
+    }
+    static ArrayNode ids(Collection<Node> nodes) {      // as the broker listed them
+        ArrayNode a = M.createArrayNode();
+        for (Node n : nodes) a.add(n.id());
+        return a;
+    }
+    static ArrayNode numbers(Collection<Integer> numbers) {
+        ArrayNode a = M.createArrayNode();
+        numbers.forEach(a::add);
+        return a;
+    }
+    static TopicPartition partition(JsonNode c) {
+        return new TopicPartition(c.get("topic").asText(), c.get("partition").asInt());
+    }
+    static ScramMechanism mechanism(JsonNode c) { return ScramMechanism.fromMechanismName(c.get("mechanism").asText()); }
+
+    static JsonNode handle(JsonNode c) throws Exception {
+        ObjectNode out = M.createObjectNode();
+        switch (c.get("op").asText()) {
+            case "connect": {
+                close();
+                Properties p = new Properties();
+                p.put("bootstrap.servers", c.get("bootstrap").asText());
+                p.put("request.timeout.ms", "10000");
+                p.put("default.api.timeout.ms", "30000");
+                p.put("metadata.max.age.ms", "1000");
+                p.put("reconnect.backoff.max.ms", "200");
+                admin = Admin.create(p);
+                break;
+            }
+            case "create_topics": {     // with the number of replicas, or with the replicas of each partition
+                List<NewTopic> l = new ArrayList<>();
+                for (JsonNode t : c.get("topics")) {
+                    String name = t.get("name").asText();
+                    Map<Integer, List<Integer>> replicas = new TreeMap<>();
+                    if (t.has("assignment"))
+                        for (int i = 0; i < t.get("assignment").size(); i++) replicas.put(i, ints(t.get("assignment").get(i)));
+                    NewTopic topic = replicas.isEmpty()
+                        ? new NewTopic(name, t.get("partitions").asInt(), (short) t.get("replicas").asInt())
+                        : new NewTopic(name, replicas);
+                    l.add(topic.configs(map(t.get("configs"))));
+                }
+                admin.createTopics(l).all().get();
+                break;
+            }
+            case "create_partitions":
+                admin.createPartitions(Map.of(c.get("topic").asText(), NewPartitions.increaseTo(c.get("total").asInt()))).all().get();
+                break;
+            case "delete_topic":
+                admin.deleteTopics(List.of(c.get("topic").asText())).all().get();
+                break;
+            case "alter_configs": {     // set, append, subtract: {name: value}; delete: [name]
+                List<AlterConfigOp> ops = new ArrayList<>();
+                for (AlterConfigOp.OpType type : List.of(AlterConfigOp.OpType.SET, AlterConfigOp.OpType.APPEND, AlterConfigOp.OpType.SUBTRACT))
+                    map(c.get(type.name().toLowerCase())).forEach((k, v) -> ops.add(new AlterConfigOp(new ConfigEntry(k, v), type)));
+                list(c.get("delete")).forEach(k -> ops.add(new AlterConfigOp(new ConfigEntry(k, ""), AlterConfigOp.OpType.DELETE)));
+                admin.incrementalAlterConfigs(Map.of(resource(c), ops)).all().get();
+                break;
+            }
+            case "reassign": {          // replicas: null cancels
+                Optional<NewPartitionReassignment> target = c.get("replicas").isNull() ? Optional.empty()
+                    : Optional.of(new NewPartitionReassignment(ints(c.get("replicas"))));
+                admin.alterPartitionReassignments(Map.of(partition(c), target)).all().get();
+                break;
+            }
+            case "elect_leader": {
+                Map<TopicPartition, Optional<Throwable>> done = admin.electLeaders(
+                    ElectionType.valueOf(c.get("type").asText()), Set.of(partition(c))).partitions().get();
+                done.forEach((k, v) -> v.ifPresent(t -> out.put("error", String.valueOf(t))));
+                break;
+            }
+            case "update_features": {   // levels: {feature: level}
+                FeatureUpdate.UpgradeType type = FeatureUpdate.UpgradeType.valueOf(c.get("type").asText());
+                Map<String, FeatureUpdate> updates = new TreeMap<>();
+                map(c.get("levels")).forEach((k, v) -> updates.put(k, new FeatureUpdate(Short.parseShort(v), type)));
+                admin.updateFeatures(updates, new UpdateFeaturesOptions()).all().get();
+                break;
+            }
+            case "alter_scram": {
+                List<UserScramCredentialAlteration> l = new ArrayList<>();
+                for (JsonNode u : c.get("users"))
+                    l.add(u.has("iterations")
+                        ? new UserScramCredentialUpsertion(u.get("user").asText(),
+                            new ScramCredentialInfo(mechanism(u), u.get("iterations").asInt()), u.get("user").asText() + "-secret")
+                        : new UserScramCredentialDeletion(u.get("user").asText(), mechanism(u)));
+                admin.alterUserScramCredentials(l).all().get();
+                break;
+            }
+            case "alter_quotas": {      // values: {quota: number, or null to remove it}
+                List<ClientQuotaAlteration.Op> ops = new ArrayList<>();
+                map(c.get("values")).forEach((k, v) -> ops.add(new ClientQuotaAlteration.Op(k, v == null ? null : Double.valueOf(v))));
+                admin.alterClientQuotas(List.of(new ClientQuotaAlteration(new ClientQuotaEntity(map(c.get("entity"))), ops))).all().get();
+                break;
+            }
+            case "create_acl":
+                admin.createAcls(List.of(acl(c.get("acl")))).all().get();
+                break;
+            case "delete_acl":
+                admin.deleteAcls(List.of(acl(c.get("acl")).toFilter())).all().get();
+                break;
+            case "unregister_broker":
+                admin.unregisterBroker(c.get("broker").asInt()).all().get();
+                break;
+            case "brokers": {           // those that are not fenced
+                ArrayNode a = out.putArray("brokers");
+                for (Node n : admin.describeCluster().nodes().get()) a.add(n.id());
+                break;
+            }
+            case "quorum": out.set("quorum", quorum()); break;
+            case "topics": out.set("topics", topics()); out.set("reassignments", reassignments()); break;
+            case "features": out.set("features", features()); break;
+            case "ask": {               // brokers: ids of those that run; groups: names of groups with configs
+                out.set("cluster", cluster());
+                ObjectNode topics = topics();
+                out.set("topics", topics);
+                out.set("reassignments", reassignments());
+                out.set("configs", configs(topics, c));
+                out.set("features", features());
+                out.set("scram_credentials", scramCredentials());
+                out.set("client_quotas", clientQuotas());
+                out.set("acls", acls());
+                break;
+            }
+            default: throw new IllegalArgumentException(c.toString());
+        }
+        return out;
+    }
+
+    static ObjectNode cluster() throws Exception {
+        DescribeClusterOptions options = new DescribeClusterOptions();
+        boolean tellsFenced = true;     // since 4.0
+        try { DescribeClusterOptions.class.getMethod("includeFencedBrokers", boolean.class).invoke(options, true); }
+        catch (NoSuchMethodException e) { tellsFenced = false; }
+        DescribeClusterResult described = admin.describeCluster(options);
+        ObjectNode out = M.createObjectNode().put("cluster_id", described.clusterId().get());
+        ArrayNode brokers = out.putArray("brokers");
+        List<Node> nodes = new ArrayList<>(described.nodes().get());
+        nodes.sort(Comparator.comparing(Node::id));
+        for (Node n : nodes) {
+            ObjectNode broker = brokers.addObject().put("id", n.id()).put("host", n.host()).put("port", n.port()).put("rack", n.rack());
+            if (tellsFenced) broker.put("is_fenced", (Boolean) Node.class.getMethod("isFenced").invoke(n)); else broker.putNull("is_fenced");
+        }
+        return out;
+    }
+
+    static ObjectNode topics() throws Exception {
+        ObjectNode out = M.createObjectNode();
+        Set<String> names = new TreeSet<>(admin.listTopics(new ListTopicsOptions().listInternal(true)).names().get());
+        Map<String, TopicDescription> described = new TreeMap<>(
+            admin.describeTopics(TopicCollection.ofTopicNames(names)).allTopicNames().get());
+        Map<TopicPartition, OffsetSpec> led = new HashMap<>();
+        described.forEach((name, topic) -> topic.partitions().forEach(p -> {
+            if (p.leader() != null && !p.leader().isEmpty()) led.put(new TopicPartition(name, p.partition()), OffsetSpec.latest());
+        }));
+        ListOffsetsResult offsets = admin.listOffsets(led, new ListOffsetsOptions().timeoutMs(5000));
+        for (TopicDescription topic : described.values()) {
+            ObjectNode t = out.putObject(topic.name()).put("topic_id", topic.topicId().toString()).put("is_internal", topic.isInternal());
+            ObjectNode partitions = t.putObject("partitions");
+            for (TopicPartitionInfo info : topic.partitions()) {
+                TopicPartition tp = new TopicPartition(topic.name(), info.partition());
+                ObjectNode p = partitions.putObject(String.valueOf(info.partition()));
+                p.put("leader", led.containsKey(tp) ? info.leader().id() : -1);
+                p.putNull("leader_epoch");      // of the end of the leader's log, which is its own epoch
+                if (led.containsKey(tp))
+                    try { offsets.partitionResult(tp).get().leaderEpoch().ifPresent(e -> p.put("leader_epoch", e)); }
+                    catch (ExecutionException e) { p.put("leader_epoch_error", String.valueOf(e.getCause())); }
+                p.set("replicas", ids(info.replicas()));
+                p.set("isr", ids(info.isr()));
+                p.set("elr", info.elr() == null ? NullNode.instance : ids(info.elr()));
+                p.set("last_known_elr", info.lastKnownElr() == null ? NullNode.instance : ids(info.lastKnownElr()));
+            }
+        }
+        return out;
+    }
+
+    static ObjectNode reassignments() throws Exception {
+        ObjectNode out = M.createObjectNode();
+        new TreeMap<>(admin.listPartitionReassignments().reassignments().get().entrySet().stream()
+            .collect(Collectors.toMap(e -> e.getKey().toString(), Map.Entry::getValue))).forEach((k, v) -> {
+                ObjectNode r = out.putObject(k);
+                r.set("replicas", numbers(v.replicas()));
+                r.set("adding_replicas", numbers(v.addingReplicas()));
+                r.set("removing_replicas", numbers(v.removingReplicas()));
+            });
+        return out;
+    }
+
+    static ConfigResource resource(JsonNode c) {
+        return new ConfigResource(ConfigResource.Type.valueOf(c.get("type").asText()), c.get("name").asText());
+    }
+
+    // The entries whose source is the metadata log: of the resource itself, or of the brokers' defaults.
+    static ArrayNode configs(ObjectNode topics, JsonNode c) throws Exception {
+        List<ConfigResource> asked = new ArrayList<>();
+        topics.fieldNames().forEachRemaining(name -> asked.add(new ConfigResource(ConfigResource.Type.TOPIC, name)));
+        asked.add(new ConfigResource(ConfigResource.Type.BROKER, ""));
+        list(c.get("brokers")).forEach(id -> asked.add(new ConfigResource(ConfigResource.Type.BROKER, id)));
+        list(c.get("groups")).forEach(name -> asked.add(new ConfigResource(ConfigResource.Type.valueOf("GROUP"), name)));
+        admin.listClientMetricsResources().all().get().stream().map(ClientMetricsResourceListing::name).sorted()
+            .forEach(name -> asked.add(new ConfigResource(ConfigResource.Type.CLIENT_METRICS, name)));
+        Map<ConfigResource, Config> described = admin.describeConfigs(asked).all().get();
+        ArrayNode out = M.createArrayNode();
+        for (ConfigResource resource : asked) {
+            ObjectNode r = out.addObject().put("type", resource.type().name()).put("name", resource.name());
+            ObjectNode entries = r.putObject("entries");
+            described.get(resource).entries().stream().sorted(Comparator.comparing(ConfigEntry::name))
+                .filter(e -> e.source().name().startsWith("DYNAMIC_"))
+                .forEach(e -> entries.putObject(e.name()).put("value", e.value()).put("source", e.source().name()));
+        }
+        return out;
+    }
+
+    static ObjectNode features() throws Exception {
+        FeatureMetadata described = admin.describeFeatures().featureMetadata().get();
+        ObjectNode out = M.createObjectNode();
+        described.finalizedFeaturesEpoch().ifPresent(e -> out.put("epoch", e));
+        ObjectNode finalized = out.putObject("finalized"), supported = out.putObject("supported");
+        new TreeMap<>(described.finalizedFeatures()).forEach((k, v) -> finalized.putArray(k).add(v.minVersionLevel()).add(v.maxVersionLevel()));
+        new TreeMap<>(described.supportedFeatures()).forEach((k, v) -> supported.putArray(k).add(v.minVersion()).add(v.maxVersion()));
+        return out;
+    }
+
+    static ObjectNode quorum() throws Exception {
+        QuorumInfo q = admin.describeMetadataQuorum().quorumInfo().get();
+        ObjectNode out = M.createObjectNode().put("leader_id", q.leaderId()).put("leader_epoch", q.leaderEpoch()).put("high_watermark", q.highWatermark());
+        out.set("voters", replicas(q.voters()));
+        out.set("observers", replicas(q.observers()));
+        return out;
+    }
+
+    static ArrayNode replicas(List<QuorumInfo.ReplicaState> states) {
+        ArrayNode out = M.createArrayNode();
+        states.stream().sorted(Comparator.comparing(QuorumInfo.ReplicaState::replicaId)).forEach(s -> out.addObject()
+            .put("id", s.replicaId()).put("directory_id", s.replicaDirectoryId().toString()).put("log_end_offset", s.logEndOffset()));
+        return out;
+    }
+
+    static ObjectNode scramCredentials() throws Exception {
+        ObjectNode out = M.createObjectNode();
+        new TreeMap<>(admin.describeUserScramCredentials().all().get()).forEach((user, d) -> {
+            ObjectNode u = out.putObject(user);
+            d.credentialInfos().stream().sorted(Comparator.comparing(i -> i.mechanism().mechanismName()))
+                .forEach(i -> u.put(i.mechanism().mechanismName(), i.iterations()));
+        });
+        return out;
+    }
+
+    static ArrayNode clientQuotas() throws Exception {
+        Map<String, ObjectNode> sorted = new TreeMap<>();
+        admin.describeClientQuotas(ClientQuotaFilter.all()).entities().get().forEach((entity, values) -> {
+            ObjectNode q = M.createObjectNode();
+            ObjectNode e = q.putObject("entity"), v = q.putObject("values");
+            new TreeMap<>(entity.entries()).forEach(e::put);
+            new TreeMap<>(values).forEach(v::put);
+            sorted.put(e.toString(), q);
+        });
+        ArrayNode out = M.createArrayNode();
+        sorted.values().forEach(out::add);
+        return out;
+    }
+
+    static AclBinding acl(JsonNode c) {
+        return new AclBinding(
+            new ResourcePattern(ResourceType.valueOf(c.get("resource_type").asText()), c.get("resource_name").asText(),
+                PatternType.valueOf(c.get("pattern_type").asText())),
+            new AccessControlEntry(c.get("principal").asText(), c.get("host").asText(),
+                AclOperation.valueOf(c.get("operation").asText()), AclPermissionType.valueOf(c.get("permission").asText())));
+    }
+
+    static ArrayNode acls() throws Exception {
+        Map<String, ObjectNode> sorted = new TreeMap<>();
+        for (AclBinding b : admin.describeAcls(AclBindingFilter.ANY).values().get()) {
+            ObjectNode a = M.createObjectNode()
+                .put("resource_type", b.pattern().resourceType().name()).put("resource_name", b.pattern().name())
+                .put("pattern_type", b.pattern().patternType().name()).put("principal", b.entry().principal())
+                .put("host", b.entry().host()).put("operation", b.entry().operation().name())
+                .put("permission", b.entry().permissionType().name());
+            sorted.put(a.toString(), a);
+        }
+        ArrayNode out = M.createArrayNode();
+        sorted.values().forEach(out::add);
+        return out;
+    }
+
+    static void close() {
+        if (admin != null) admin.close(Duration.ZERO);
+        admin = null;
+    }
+
+    public static void main(String[] a) throws Exception {
+        PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
+        System.setOut(System.err);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
+        for (String line; (line = in.readLine()) != null; ) {
+            JsonNode r;
+            try { r = handle(M.readTree(line)); }
+            catch (Throwable t) {
+                StringWriter w = new StringWriter();
+                t.printStackTrace(new PrintWriter(w));
+                r = M.createObjectNode().put("exception", w.toString());
+            }
+            out.println(M.writeValueAsString(r));
+            out.flush();
+        }
+        close();
+        System.exit(0);
+    }
+}
