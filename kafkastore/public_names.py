@@ -43,6 +43,7 @@ from kafkastore.formats.records.record_batch import Record, RecordBatch, Timesta
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.cluster import cluster
 from kafkastore.jobs.failover import failover
+from kafkastore.jobs.groups import groups
 from kafkastore.jobs.lag import lag
 from kafkastore.jobs.latency import latency
 from kafkastore.jobs.listing import list_logs
@@ -137,6 +138,7 @@ __all__ = [
     "apply",
     "cluster",
     "failover",
+    "groups",
     "lag",
     "latency",
     "legacy",

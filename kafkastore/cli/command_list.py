@@ -23,6 +23,7 @@ COMMANDS = {
     "changes": "List, resume, undo or remove the changes of other commands.",
     "lag": "Show consumer lag in offsets, records and time.",
     "latency": "Show append latency (LogAppendTime - CreateTime) by topic.",
+    "groups": "Show groups of every kind: state, members, committed offsets.",
     "transactions": "Show open transactions, and the commands that abort them.",
     "failover": "Translate consumer positions from one cluster to another.",
     "retention": "Show which segments a broker's retention would delete.",

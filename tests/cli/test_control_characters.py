@@ -37,6 +37,7 @@ LINES = {
     "changes": ["changes list {root}", "changes undo {area}", "changes remove {area} --yes"],
     "lag": ["lag {root} --offsets g:{topic}:0:3 --offsets g:gone{topic}:0:3"],
     "latency": ["latency {root}"],
+    "groups": ["groups {root}"],
     "failover": ["failover {root} {root} --offsets g:{topic}:0:3"],
     "retention": ["retention {root} --now 100000 --segments"],
     "sizing": ["sizing {root}"],

@@ -11,6 +11,7 @@ import kafkastore
 from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.group_positions import committed_positions, position_items
+from kafkastore.jobs.groups import GroupsJob
 from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.job import Job, PartitionJob
 from kafkastore.jobs.lag import LagJob
@@ -37,6 +38,7 @@ JOBS = {
     FailoverJob: lambda store: (
         FailoverJob(), position_items(committed_positions(store), store, store),
     ),
+    GroupsJob: lambda store: (GroupsJob(), GroupsJob.items(store)),
     InventoryJob: lambda store: (InventoryJob(), InventoryJob.items(store)),
     LagJob: lambda store: (LagJob(), position_items(committed_positions(store), store)),
     LatencyJob: lambda store: (LatencyJob(), LatencyJob.items(store, store.partitions)),
@@ -109,7 +111,8 @@ def test_rows_have_the_columns_and_types_of_the_schema(root, kind):
         if pa.types.is_map(field.type):
             values = [None if each is None else list(each.items()) for each in values]
         pa.array(values, field.type)
-    assert len({(row.get("topic"), row.get("partition")) for row in found}) >= 3
+    places = {(row.get("topic"), row.get("partition")) for row in found}
+    assert len(places) >= (1 if kind is GroupsJob else 3)
 
 
 @pytest.mark.parametrize("kind", JOBS)
@@ -128,7 +131,7 @@ def test_runners_return_the_same_rows_in_the_order_of_the_items(root, kind):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("kind", JOBS)
+@pytest.mark.parametrize("kind", [kind for kind in JOBS if kind is not GroupsJob])
 def test_a_missing_partition_does_not_stop_the_others(root, tmp_path, kind):
     copy = copytree(root, tmp_path / "logs")
     job, items = JOBS[kind](kafkastore.open(copy))

@@ -21,6 +21,7 @@ from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.jobs.compare import CompareJob
 from kafkastore.jobs.failover import FailoverJob
+from kafkastore.jobs.groups import GroupsJob
 from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.lag import LagJob
 from kafkastore.jobs.latency import LatencyJob
@@ -441,6 +442,7 @@ def test_columns_are_those_of_the_document():
         ("retention", RetentionJob().schema()),
         ("sizing", SizingJob().schema()),
         ("transactions", TransactionsJob().schema()),
+        ("groups", GroupsJob().schema()),
         ("list_logs", ListJob().schema()),
         ("records_to_parquet", written_schema()),
     )

@@ -9,6 +9,7 @@ from kafkastore.spark.jobs.records import records_to_parquet
 from kafkastore.spark.jobs.tables import (
     compare,
     failover,
+    groups,
     inventory,
     lag,
     latency,
@@ -24,6 +25,7 @@ from kafkastore.spark.jobs.tables import (
 __all__ = [
     "compare",
     "failover",
+    "groups",
     "inventory",
     "lag",
     "latency",

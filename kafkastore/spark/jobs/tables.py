@@ -8,6 +8,7 @@ from kafkastore.checks.findings import Severity
 from kafkastore.clock import clock
 from kafkastore.jobs.compare import CompareJob
 from kafkastore.jobs.failover import failover as failover_results
+from kafkastore.jobs.groups import groups as groups_results
 from kafkastore.jobs.inventory import InventoryJob
 from kafkastore.jobs.job import JobResults
 from kafkastore.jobs.lag import lag as lag_results
@@ -58,6 +59,7 @@ def _table_of(
 
 
 failover = _table_of(failover_results)
+groups = _table_of(groups_results)
 lag = _table_of(lag_results)
 list_logs = _table_of(listing_results)
 predict_start = _table_of(predict_results)

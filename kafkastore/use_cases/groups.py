@@ -1,0 +1,300 @@
+"""Groups of every kind, as their coordinators wrote them.
+
+Source: Kafka 4.3.1 ``GroupMetadataManager.replay``, ``ConsumerGroup.maybeUpdateGroupState``,
+``ShareGroup``, ``StreamsGroup``, ``ClassicGroup``; 2.4.0 ``GroupMetadataManager``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from kafkastore.errors import CorruptionError
+from kafkastore.formats.messages.message_table import Values
+from kafkastore.formats.messages.record_tables import TopicRecord
+from kafkastore.formats.topics.consumer_offsets import (
+    RECORDS,
+    OffsetAndMetadata,
+    OffsetCommitKey,
+    parse_offset_commit,
+)
+from kafkastore.formats.topics.consumer_protocol import parse_assignment, parse_subscription
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.use_cases.last_records import LastRecord, last_records
+
+_CONSUMER_PROTOCOL = "consumer"
+_STABLE = 0  # a member's own state
+
+
+class GroupType(StrEnum):
+    """The protocol of a group."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class GroupState(StrEnum):
+    """The state of a group after its coordinator has loaded it."""
+
+    EMPTY = "empty"
+    STABLE = "stable"
+    ASSIGNING = "assigning"
+    RECONCILING = "reconciling"
+    NOT_READY = "not-ready"
+
+
+class Assigned(NamedTuple):
+    """Partitions of a topic that a member has.
+
+    `topic` is a name, a topic id, or the subtopology of a streams group; `kind` is the kind of its
+    tasks there, else None.
+    """
+
+    topic: str
+    partitions: tuple[int, ...]
+    kind: str | None = None
+
+
+class GroupMember(NamedTuple):
+    """A member of a group.
+
+    Parameters
+    ----------
+    member_id, client_id, client_host : str
+        The member, and its client.
+    instance_id, rack_id : str or None
+        Of a static member; where it is.
+    epoch : int or None
+        The member's epoch; None in a classic group.
+    is_reconciled : bool
+        Whether it has what it is assigned to have.
+    subscribed : tuple of str
+        The names of the topics; empty if they can't be read.
+    subscribed_regex : str or None
+        The regular expression instead.
+    assigned : tuple of Assigned
+        The partitions that it has.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    rack_id: str | None
+    epoch: int | None
+    is_reconciled: bool
+    subscribed: tuple[str, ...]
+    subscribed_regex: str | None
+    assigned: tuple[Assigned, ...]
+
+
+class Group(NamedTuple):
+    """A group.
+
+    Parameters
+    ----------
+    group : str
+        Its name.
+    type : GroupType
+        Its protocol.
+    state : GroupState
+        As the coordinator has it before any member answers.
+    epoch : int or None
+        The generation of a classic group, else the group epoch; None if it only has offsets.
+    protocol_type, protocol : str or None
+        Of a classic group: the kind of its members, and the chosen assignor.
+    members : tuple of GroupMember
+        By member id.
+    offsets : dict of OffsetCommitKey to OffsetAndMetadata
+        Committed offsets. Share groups have none.
+    """
+
+    group: str
+    type: GroupType
+    state: GroupState
+    epoch: int | None
+    protocol_type: str | None
+    protocol: str | None
+    members: tuple[GroupMember, ...]
+    offsets: dict[OffsetCommitKey, OffsetAndMetadata]
+
+
+class _Records:
+    """The records of one group, by their names."""
+
+    def __init__(self) -> None:
+        self.of_group: dict[str, Values] = {}
+        self.of_members: dict[str, dict[str, Values]] = {}
+        self.offsets: dict[OffsetCommitKey, OffsetAndMetadata] = {}
+
+    def member_ids(self, name: str) -> list[str]:
+        return sorted(self.of_members.get(name, ()))
+
+    def member(self, name: str, member_id: str) -> Values | None:
+        return self.of_members.get(name, {}).get(member_id)
+
+
+def groups_in(log: PartitionLog) -> list[Group]:
+    """Return the groups of one ``__consumer_offsets`` partition, by name.
+
+    Raises `CorruptionError` if the log or a record can't be read.
+    """
+    groups: dict[str, _Records] = {}
+    for key, last in last_records(log).items():
+        if last.value is not None:
+            try:
+                _add(groups, key, last)
+            except CorruptionError as error:
+                raise CorruptionError(
+                    f"the record at offset {last.offset} of {log.topic_partition} can't be read: "
+                    f"{error}",
+                    path=log.path,
+                ) from error
+    return [_group(name, groups[name]) for name in sorted(groups)]
+
+
+def _add(groups: dict[str, _Records], key: bytes, last: LastRecord) -> None:
+    """Add the last record of a key to its group."""
+    if (commit := parse_offset_commit(key, last.value)) is not None:
+        committed, value = commit
+        if value is not None:
+            groups.setdefault(committed.group, _Records()).offsets[committed] = value
+        return
+    record: TopicRecord = RECORDS.parse_keyed(key, last.value)
+    if record.name is None or record.key is None or record.value is None:
+        return  # of a newer broker
+    name = record.key["group" if "group" in record.key else "group_id"]
+    found = groups.setdefault(name, _Records())
+    if "member_id" in record.key:
+        found.of_members.setdefault(record.name, {})[record.key["member_id"]] = record.value
+    else:
+        found.of_group[record.name] = record.value
+
+
+def _group(name: str, records: _Records) -> Group:
+    for prefix, kind in (
+        ("ConsumerGroup", GroupType.CONSUMER), ("ShareGroup", GroupType.SHARE),
+        ("StreamsGroup", GroupType.STREAMS),
+    ):
+        if f"{prefix}Metadata" in records.of_group:
+            return _newer_group(name, prefix, kind, records)
+    return _classic_group(name, records)
+
+
+def _classic_group(name: str, records: _Records) -> Group:
+    value = records.of_group.get("GroupMetadata")
+    if value is None:
+        return Group(
+            name, GroupType.CLASSIC, GroupState.EMPTY, None, None, None, (), records.offsets
+        )
+    is_consumer = value["protocol_type"] == _CONSUMER_PROTOCOL
+    members = tuple(
+        _classic_member(each, is_consumer=is_consumer)
+        for each in sorted(value["members"], key=lambda each: str(each["member_id"]))
+    )
+    return Group(
+        name,
+        GroupType.CLASSIC,
+        GroupState.STABLE if members else GroupState.EMPTY,
+        value["generation"],
+        value["protocol_type"] or None,
+        value["protocol"],
+        members,
+        records.offsets,
+    )
+
+
+def _classic_member(value: Values, *, is_consumer: bool) -> GroupMember:
+    subscribed: tuple[str, ...] = ()
+    assigned: tuple[Assigned, ...] = ()
+    if is_consumer:
+        try:
+            subscribed = parse_subscription(value["subscription"])["topics"]
+            assigned = tuple(
+                Assigned(each["topic"], each["partitions"])
+                for each in parse_assignment(value["assignment"])["assigned_partitions"]
+            )
+        except CorruptionError:  # another client's own form
+            pass
+    return GroupMember(
+        value["member_id"],
+        value["client_id"],
+        value["client_host"],
+        value["group_instance_id"],
+        None,
+        None,
+        True,
+        tuple(subscribed),
+        None,
+        assigned,
+    )
+
+
+def _newer_group(name: str, prefix: str, kind: GroupType, records: _Records) -> Group:
+    epoch: int = records.of_group[f"{prefix}Metadata"]["epoch"]
+    target = records.of_group.get(f"{prefix}TargetAssignmentMetadata")
+    target_epoch: int = 0 if target is None else target["assignment_epoch"]
+    members = tuple(
+        _newer_member(prefix, member_id, target_epoch, records)
+        for member_id in records.member_ids(f"{prefix}MemberMetadata")
+    )
+    return Group(
+        name,
+        kind,
+        _state(kind, epoch, target_epoch, members, records),
+        epoch,
+        None,
+        None,
+        members,
+        records.offsets,
+    )
+
+
+def _state(
+    kind: GroupType,
+    epoch: int,
+    target_epoch: int,
+    members: tuple[GroupMember, ...],
+    records: _Records,
+) -> GroupState:
+    if not members:
+        return GroupState.EMPTY
+    if kind is GroupType.SHARE:
+        return GroupState.STABLE
+    if kind is GroupType.STREAMS and "StreamsGroupTopology" not in records.of_group:
+        return GroupState.NOT_READY
+    if epoch > target_epoch:
+        return GroupState.ASSIGNING
+    is_stable = all(each.is_reconciled for each in members)
+    return GroupState.STABLE if is_stable else GroupState.RECONCILING
+
+
+def _newer_member(
+    prefix: str, member_id: str, target_epoch: int, records: _Records
+) -> GroupMember:
+    metadata = records.member(f"{prefix}MemberMetadata", member_id) or {}
+    current = records.member(f"{prefix}CurrentMemberAssignment", member_id) or {}
+    epoch = current.get("member_epoch")
+    return GroupMember(
+        member_id,
+        metadata["client_id"],
+        metadata["client_host"],
+        metadata.get("instance_id"),
+        metadata["rack_id"],
+        epoch,
+        epoch == target_epoch and current.get("state") == _STABLE,
+        tuple(metadata.get("subscribed_topic_names", ())),
+        metadata.get("subscribed_topic_regex") or None,
+        tuple(_assigned(current)),
+    )
+
+
+def _assigned(current: Values) -> Iterator[Assigned]:
+    """Yield the partitions, or the tasks, of a member."""
+    for each in current.get("assigned_partitions", ()):
+        yield Assigned(each["topic_id"] or "", each["partitions"])
+    for kind in ("active", "standby", "warmup"):
+        for each in current.get(f"{kind}_tasks", ()):
+            yield Assigned(each["subtopology_id"], each["partitions"], kind)
