@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import whole_number
+from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.jobs.error_fields import ErrorFields
 from kafkastore.jobs.job import (
     Job,
@@ -103,7 +104,7 @@ def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
     """Yield a row for each time of a comparison."""
     columns = columns_by_name(compared)
     for numbers in zip(*(each.tolist() for each in columns.values()), strict=True):
-        yield dict(zip(columns, map(_or_none, numbers), strict=True))
+        yield dict(zip(columns, map(none_if_negative, numbers), strict=True))
 
 
 class AnswerRow(NamedTuple):
@@ -155,7 +156,7 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         except FAILURES as failure:
             return PartitionAnswers(item.place, (), ErrorFields.of(failure))
         rows = zip(comparison_rows(compared), kip_33["offset"].tolist(), strict=True)
-        answers = (AnswerRow(**row, kip_33=_or_none(offset)) for row, offset in rows)
+        answers = (AnswerRow(**row, kip_33=none_if_negative(offset)) for row, offset in rows)
         return PartitionAnswers(item.place, tuple(answers), None)
 
     def rows(self, result: PartitionAnswers) -> Iterator[Row]:
@@ -172,7 +173,3 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
     def weigh(self, item: AskedPartition) -> int:
         """Return the size of the partition's logs."""
         return weight([item.place])
-
-
-def _or_none(number: int) -> int | None:
-    return None if number < 0 else number

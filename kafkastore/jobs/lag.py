@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
+from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
 from kafkastore.jobs.job import Job, JobResults, Row, skipped_column, skipped_rows
 from kafkastore.log.damage import OnCorrupt
@@ -75,9 +76,9 @@ class LagJob(Job[GroupPosition, PartitionLag]):
             "group": result.group,
             **result.topic_partition._asdict(),
             "offset": result.committed.offset,
-            "leader_epoch": _or_none(result.committed.leader_epoch),
+            "leader_epoch": none_if_negative(result.committed.leader_epoch),
             "metadata": result.committed.metadata,
-            "commit_timestamp": _or_none(result.committed.commit_timestamp),
+            "commit_timestamp": none_if_negative(result.committed.commit_timestamp),
             "place": result.place.value,
             "log_start_offset": result.log_start_offset,
             "log_end_offset": result.log_end_offset,
@@ -155,7 +156,3 @@ def lag(
     job, store = LagJob(now, isolation, on_corrupt), open_paths(path)
     committed = committed_positions(store, groups, partitions=partitions, offsets=offsets)
     return JobResults(job, partial(position_items, committed, store))
-
-
-def _or_none(value: int) -> int | None:
-    return None if value < 0 else value

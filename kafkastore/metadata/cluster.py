@@ -16,7 +16,7 @@ from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.metadata_log import MetadataRecord, read_log, read_snapshot
 from kafkastore.metadata.quorum import Quorum, read_quorum
-from kafkastore.metadata.snapshots import Snapshot, list_snapshots
+from kafkastore.metadata.snapshots import Snapshot, list_snapshots, timestamp_in
 from kafkastore.metadata.state import ClusterState, ReplayError
 
 _BEGIN, _END, _ABORT = _OF_TRANSACTIONS = 23, 24, 25
@@ -129,7 +129,7 @@ def read_cluster(log: LogView, as_of: AsOf = END) -> Cluster:
         pass
     is_timed = as_of.timestamp != INT64_MAX
     end = as_of.offset if is_timed else cluster.end_offset
-    next_offset = read_quorum(cluster.quorum, log, cluster.snapshot, end, as_of.timestamp)
+    next_offset = read_quorum(cluster.quorum, log, end, as_of.timestamp)
     cluster.end_offset = max(cluster.end_offset, next_offset)
     cluster.quorum.leader_epoch = max(cluster.quorum.leader_epoch, cluster.epoch)
     return cluster
@@ -165,7 +165,6 @@ def read_snapshot_alone(path: Path) -> Cluster:
     cluster = Cluster()
     cluster.path = path
     _replay_snapshot(cluster, snapshot)
-    read_quorum(cluster.quorum, None, snapshot, snapshot.end_offset)
     return cluster
 
 
@@ -183,7 +182,10 @@ def _replay_snapshot(cluster: Cluster, snapshot: Snapshot) -> None:
     """Replay the records of a snapshot into an empty cluster."""
     cluster.snapshot, cluster.end_offset = snapshot, snapshot.end_offset
     cluster.epoch = snapshot.epoch
-    cluster.timestamp = snapshot.read_timestamp()
+    controls = snapshot.read_controls()
+    cluster.timestamp = timestamp_in(controls)
+    for control in controls:
+        cluster.quorum.apply(control)
     for record in read_snapshot(snapshot.path):
         cluster.replay_record(record)
 

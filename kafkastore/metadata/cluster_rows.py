@@ -12,6 +12,7 @@ from kafkastore.formats.topics.cluster_metadata import (
     SCRAM_SECRETS,
     is_secret_config,
 )
+from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.registrations import (
     BrokerRegistration,
@@ -56,13 +57,13 @@ def cluster_row(cluster: Cluster) -> Row:
         "path": None if cluster.path is None else str(cluster.path),
         "cluster_id": cluster.cluster_id,
         "end_offset": cluster.end_offset,
-        "epoch": _or_none(cluster.epoch),
-        "timestamp": _or_none(cluster.timestamp),
+        "epoch": none_if_negative(cluster.epoch),
+        "timestamp": none_if_negative(cluster.timestamp),
         "snapshot": None if snapshot is None else str(snapshot.path),
         "open_transaction": cluster.open_transaction,
         "kraft_version": quorum.version,
         "leader_id": quorum.leader_id,
-        "leader_epoch": _or_none(quorum.leader_epoch),
+        "leader_epoch": none_if_negative(quorum.leader_epoch),
         "voters": sorted(quorum.voters),
         "next_producer_id": cluster.next_producer_id,
         "unknown_records": [
@@ -121,7 +122,7 @@ def broker_row(broker: BrokerRegistration) -> Row:
     return {
         "kind": "broker",
         "broker_id": broker.broker_id,
-        "epoch": _or_none(broker.epoch),
+        "epoch": none_if_negative(broker.epoch),
         "incarnation_id": broker.incarnation_id,
         "endpoints": list(map(_endpoint, broker.endpoints)),
         "rack": broker.rack,
@@ -151,9 +152,9 @@ def partition_row(topic: Topic, number: int, partition: PartitionRegistration) -
         "kind": "partition",
         "topic": topic.name,
         "partition": number,
-        "leader": _or_none(partition.leader),
-        "leader_epoch": _or_none(partition.leader_epoch),
-        "partition_epoch": _or_none(partition.partition_epoch),
+        "leader": none_if_negative(partition.leader),
+        "leader_epoch": none_if_negative(partition.leader_epoch),
+        "partition_epoch": none_if_negative(partition.partition_epoch),
         "replicas": list(partition.replicas),
         "isr": list(partition.isr),
         "elr": list(partition.elr),
@@ -229,8 +230,3 @@ def _features(node: BrokerRegistration | ControllerRegistration) -> Row:
         name: {"min_level": low, "max_level": high}
         for name, (low, high) in sorted(node.features.items())
     }
-
-
-def _or_none(number: int) -> int | None:
-    """Return a number, or None if it is negative, which means unknown."""
-    return None if number < 0 else number

@@ -12,8 +12,6 @@ from kafkastore.formats.state.file_names import QUORUM_STATE
 from kafkastore.formats.state.quorum_state import parse_quorum_state
 from kafkastore.log.log_view import LogView
 from kafkastore.metadata.metadata_log import ControlValue, read_controls
-from kafkastore.metadata.snapshots import Snapshot
-from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.small_file import read_if_there
 
 
@@ -40,44 +38,35 @@ class Quorum:
         self.leader_epoch = -1
         self.voters: dict[int, Values] = {}
 
+    def apply(self, control: ControlValue) -> None:
+        """Change what is known by a control record."""
+        if control.type == ControlRecordType.KRAFT_VERSION:
+            self.version = control.value["k_raft_version"]
+        elif control.type == ControlRecordType.KRAFT_VOTERS:
+            self.voters = {each["voter_id"]: each for each in control.value["voters"]}
+        elif control.type == ControlRecordType.LEADER_CHANGE:
+            self.leader_id = control.value["leader_id"]
+            self.leader_epoch = control.epoch
+            if not self.version:
+                self.voters = {each["voter_id"]: each for each in control.value["voters"]}
+
 
 def read_quorum(
-    quorum: Quorum,
-    log: LogView | None,
-    snapshot: Snapshot | None,
-    end_offset: int,
-    end_timestamp: int = INT64_MAX,
+    quorum: Quorum, log: LogView, end_offset: int, end_timestamp: int = INT64_MAX
 ) -> int:
     """Read the quorum from control records before a moment, and ``quorum-state``.
 
-    Returns the offset after the last of them in the log; 0 without any.
+    Returns the offset after the last of them; 0 without any.
     """
-    if snapshot is not None:
-        with LogFile(snapshot.path) as file:
-            for control in read_controls(file):
-                _apply(quorum, control)
     next_offset = 0
     for control in _of_log(log, end_offset):
         if control.timestamp > end_timestamp:
             break
         next_offset = control.offset + 1
-        _apply(quorum, control)
-    if log is not None and not quorum.voters:
+        quorum.apply(control)
+    if not quorum.voters:
         _read_voters(quorum, log)
     return next_offset
-
-
-def _apply(quorum: Quorum, control: ControlValue) -> None:
-    """Change what is known of a quorum by a control record."""
-    if control.type == ControlRecordType.KRAFT_VERSION:
-        quorum.version = control.value["k_raft_version"]
-    elif control.type == ControlRecordType.KRAFT_VOTERS:
-        quorum.voters = {each["voter_id"]: each for each in control.value["voters"]}
-    elif control.type == ControlRecordType.LEADER_CHANGE:
-        quorum.leader_id = control.value["leader_id"]
-        quorum.leader_epoch = control.epoch
-        if not quorum.version:
-            quorum.voters = {each["voter_id"]: each for each in control.value["voters"]}
 
 
 def _read_voters(quorum: Quorum, log: LogView) -> None:
@@ -92,8 +81,8 @@ def _read_voters(quorum: Quorum, log: LogView) -> None:
         quorum.voters = {each: {"voter_id": each} for each in voters or ()}
 
 
-def _of_log(log: LogView | None, end_offset: int) -> Iterator[ControlValue]:
-    for segment in () if log is None else log.segments:
+def _of_log(log: LogView, end_offset: int) -> Iterator[ControlValue]:
+    for segment in log.segments:
         if segment.base_offset < end_offset:
             with segment.open_log() as file:
                 yield from read_controls(file, end_offset)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kafkastore.errors import CorruptBatchError
 from kafkastore.formats.records.control_records import ControlRecordType
 from kafkastore.formats.state.file_names import KRAFT_SNAPSHOT_SUFFIX, parse_segment_file
-from kafkastore.metadata.metadata_log import read_controls
+from kafkastore.metadata.metadata_log import ControlValue, read_controls
 from kafkastore.segment.log_file import LogFile
 
 
@@ -21,8 +21,8 @@ class Snapshot(NamedTuple):
     epoch: int
     path: Path
 
-    def read_timestamp(self) -> int:
-        """Return the time of the last append before the end offset, in ms since 1970.
+    def read_controls(self) -> list[ControlValue]:
+        """Read the control records, from the header to the footer.
 
         Raises `CorruptBatchError` if the snapshot does not begin with its header, or does not end
         with its footer, which brokers do not notice.
@@ -35,9 +35,18 @@ class Snapshot(NamedTuple):
         elif controls[-1].type != ControlRecordType.SNAPSHOT_FOOTER:
             reason, position = "the snapshot is cut off: it has no footer", size
         else:
-            timestamp: int = controls[0].value["last_contained_log_timestamp"]
-            return timestamp
+            return controls
         raise CorruptBatchError(reason, path=self.path, position=position)
+
+    def read_timestamp(self) -> int:
+        """Return the time of the last append before the end offset, in ms since 1970."""
+        return timestamp_in(self.read_controls())
+
+
+def timestamp_in(controls: list[ControlValue]) -> int:
+    """Return the time of the last append before a snapshot, which its header tells."""
+    timestamp: int = controls[0].value["last_contained_log_timestamp"]
+    return timestamp
 
 
 def list_snapshots(directory: Path, names: Iterable[str] | None = None) -> list[Snapshot]:

@@ -142,9 +142,12 @@ class SegmentRecovery:
 
     def replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
         """Apply a segment to the producers' state, from the batch with `start_offset` on."""
+        end = 0
         with self.segments[base_offset].open_log() as log:
             for run in batch_runs(log):
                 replay_run(state, run, run.headers["last_offset"] >= start_offset)
+                end = run.end_position
+            log.check_length(end)
         self._check_loadable(state)
 
     def _rebuild(

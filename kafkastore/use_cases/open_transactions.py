@@ -15,6 +15,7 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.transaction_state import RECORDS, TransactionState
+from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.log.isolation import newest_snapshot, replay
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
@@ -124,8 +125,8 @@ def _open_transactions(log: PartitionLog) -> list[OpenTransaction]:
             producer_id,
             int(entry["producer_epoch"]),
             first_offset,
-            None if first is None else _or_none(first.max_timestamp),
-            _or_none(int(entry["timestamp"])),
+            None if first is None else none_if_negative(first.max_timestamp),
+            none_if_negative(int(entry["timestamp"])),
             first_offset == by_offset[0][0],
         ))
     return found
@@ -169,8 +170,8 @@ def _transactional_id(name: str, value: Values) -> TransactionalId:
         value["producer_epoch"],
         TransactionState(state) if state in _STATES else state,
         value["transaction_timeout_ms"],
-        _or_none(value["transaction_last_update_timestamp_ms"]),
-        _or_none(value["transaction_start_timestamp_ms"]),
+        none_if_negative(value["transaction_last_update_timestamp_ms"]),
+        none_if_negative(value["transaction_start_timestamp_ms"]),
         partitions,
     )
 
@@ -187,8 +188,3 @@ def with_coordinator(
     coordinator = known.get(found.producer_id)
     is_running = coordinator is not None and coordinator.is_running_in(found.topic_partition)
     return found._replace(coordinator=coordinator, is_hanging=not is_running)
-
-
-def _or_none(number: int) -> int | None:
-    """Return a number, or None if it is negative, which means none."""
-    return None if number < 0 else number

@@ -17,6 +17,7 @@ from models.golden_batches import smallest_batches
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.requests import list_offsets, list_offsets_header
+from kafkastore.formats.topics import consumer_protocol
 from kafkastore.samples.unpacking import unpack_archive
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -65,6 +66,7 @@ def golden_inputs(directory_of: CaseDirectory) -> dict[str, list[bytes]]:
         "text": list(_texts(directory_of)),
         "names": [_names(directory_of)],
         "record": list(_records(directory_of)),
+        "group protocol": list(_group_protocols()),
         "list offsets": list(_list_offsets()),
         ".index": _indexes(directory_of, ".index", offset_index),
         ".timeindex": _indexes(directory_of, ".timeindex", time_index),
@@ -180,6 +182,18 @@ def _records(directory_of: CaseDirectory) -> Iterator[bytes]:
                         if len(data) < len(found.get(kind, bytes(LARGEST))):
                             found[kind] = data
     yield from found.values()
+
+
+def _group_protocols() -> Iterator[bytes]:
+    """Messages of every version; no golden group has a member, so these are ours."""
+    partitions = [{"topic": "t", "partitions": [0, 3]}]
+    for number, fields in enumerate((
+        {"topics": ["t", "of"], "owned_partitions": partitions, "rack_id": "a"},
+        {"assigned_partitions": partitions, "user_data": b"x"},
+    )):
+        for version in range(4):
+            codec = consumer_protocol.MESSAGES.known_codec(number, version)
+            yield version.to_bytes(2, "big") + codec.pack(fields)
 
 
 def _list_offsets() -> Iterator[bytes]:

@@ -57,6 +57,7 @@ from kafkastore.formats.state import (
 from kafkastore.formats.topics import (
     cluster_metadata,
     consumer_offsets,
+    consumer_protocol,
     remote_log_metadata,
     share_group_state,
     transaction_state,
@@ -407,6 +408,10 @@ PARSERS: dict[str, Parser] = {
             read_keyed(transaction_state.RECORDS),
         ),
         ("record",),
+    ),
+    "consumer_protocol": Parser(
+        read_each(consumer_protocol.parse_subscription, consumer_protocol.parse_assignment),
+        ("group protocol",),
     ),
     "list_offsets": Parser(read_list_offsets, ("list offsets",)),
     "timestamp_search": Parser(read_timestamp_search, ("log",)),

@@ -142,8 +142,11 @@ def assign(epochs, epoch, start_offset):
     epochs.append((epoch, start_offset))
 
 
-def loaded(logs, without_index, *, version, interval, recovery_point, log_start, epochs):
-    """Load segments (base offset -> bytes), some of them without an offset index, uncleanly."""
+def loaded(logs, without_index, *, version, interval, recovery_point, log_start, epochs, read):
+    """Load segments (base offset -> bytes), some of them without an offset index, uncleanly.
+
+    `read` grows by what may be read for producers, before each recovery and at the end.
+    """
     logs, indexes, ends = dict(logs), {}, {}
     epochs = list(epochs)
     first_epoch = 1 if (2, 2) <= version < (2, 7) else 0
@@ -156,7 +159,11 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
         for base, data, made, end in parts:
             logs[base], indexes[base], ends[base] = data, made, end
 
+    def read_for_producers(end):
+        read.extend(logs[base] for base in logs if base < end)
+
     for base in sorted(without_index):
+        read_for_producers(base)
         known_epochs = epochs if version >= (3,) else list(epochs)
         try:
             logs[base], *made, ends[base] = recovered_segment(
@@ -174,6 +181,7 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
     unflushed = from_the_recovery_point()
     while unflushed:
         base = unflushed.pop(0)
+        read_for_producers(base)
         size = len(logs[base])
         try:
             logs[base], *made, ends[base] = recovered_segment(
@@ -191,6 +199,7 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
                 del logs[later]
                 indexes.pop(later, None)
             break
+    read_for_producers(max(logs) + 1)
     last = max(logs)
     end = ends[last]
     if end < log_start and version >= (2, 3):

@@ -15,7 +15,7 @@ from kafkastore.cli.options.times import parse_moment, zone_option
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import json_option, write_json
-from kafkastore.cli.output.tables import format_count, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.clock import clock
 from kafkastore.jobs.cluster import cluster_as_of, cluster_changes
 from kafkastore.log.time_text import format_time
@@ -148,8 +148,9 @@ def _print(found: Cluster, zone: tzinfo | None, *, show_secrets: bool) -> None:
     )
     _print_section(
         "topics", ("topic", "topic id", "partitions", "replication", "configurations"),
-        ([row["topic"], _text(row["topic_id"]), str(row["partitions"]),
-          _text(row["replication_factor"]), " ".join(configs.pop(("topic", row["topic"]), ()))]
+        ([row["topic"], format_value(row["topic_id"]), str(row["partitions"]),
+          format_value(row["replication_factor"]),
+          " ".join(configs.pop(("topic", row["topic"]), ()))]
          for row in rows.get("topic", ())),
         right="partitions,replication", prose="configurations",
     )
@@ -188,7 +189,7 @@ def _print_head(
     found: Cluster, whole: Row, features: Iterable[Row], zone: tzinfo | None
 ) -> None:
     """Print what is known of the cluster as a whole."""
-    name = f"cluster {_text(whole['cluster_id'])}"
+    name = f"cluster {format_value(whole['cluster_id'])}"
     if found.source is MetadataSource.LOG_DIRECTORIES:
         print_text(f"{name}, from the directories of partitions: there is no metadata log")
         return
@@ -198,8 +199,8 @@ def _print_head(
         print_text(f"  snapshot   {found.snapshot.path.name}")
     voters = ", ".join(map(str, whole["voters"])) or _UNKNOWN
     print_text(
-        f"  quorum     leader {_text(whole['leader_id'])} of epoch {_text(whole['leader_epoch'])}, "
-        f"voters {voters}"
+        f"  quorum     leader {format_value(whole['leader_id'])} of epoch "
+        f"{format_value(whole['leader_epoch'])}, voters {voters}"
     )
     levels = [
         f"{row['name']} {row['level']}" + (f" ({row['release']})" if row["release"] else "")
@@ -240,7 +241,7 @@ def _broker_cells(row: Row) -> list[str]:
         for each in row["endpoints"]
     )
     return [
-        str(row["broker_id"]), state, _text(row["rack"]), " ".join(endpoints) or _UNKNOWN,
+        str(row["broker_id"]), state, format_value(row["rack"]), " ".join(endpoints) or _UNKNOWN,
         " ".join(row["log_dirs"]) or _UNKNOWN,
     ]
 
@@ -256,7 +257,8 @@ def _partition_cells(row: Row) -> list[str]:
     ]
     notes += ["recovering from an unclean election"] if row["is_recovering"] else []
     return [
-        row["topic"], str(row["partition"]), _text(row["leader"]), _text(row["leader_epoch"]),
+        row["topic"], str(row["partition"]),
+        format_value(row["leader"]), format_value(row["leader_epoch"]),
         _ids(row["replicas"]), _ids(row["isr"]), _ids(row["elr"]), "; ".join(notes),
     ]
 
@@ -264,9 +266,6 @@ def _partition_cells(row: Row) -> list[str]:
 def _ids(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers)) or _UNKNOWN
 
-
-def _text(value: object) -> str:
-    return _UNKNOWN if value is None else str(value)
 
 
 def _print_changes(
@@ -282,7 +281,7 @@ def _print_changes(
             write_json({**change._asdict(), "kind": "change"})
             continue
         subject = " ".join(
-            "(default)" if (key, value) == ("resource_name", None) else _text(value)
+            "(default)" if (key, value) == ("resource_name", None) else format_value(value)
             for key, value in change.subject.items()
         )
         print_text(

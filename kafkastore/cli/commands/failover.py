@@ -13,7 +13,7 @@ from kafkastore.cli.options.positions import position_options, read_positions
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, format_number, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.jobs.failover import FailoverJob
@@ -205,8 +205,8 @@ def _print(call: StoreCall, found: Sequence[PartitionFailover]) -> None:
                 str(each.position),
                 str(each.offset),
                 call.format_time(each.bound.timestamp),
-                format_number(None if each.check is None else each.check.lost),
-                format_number(None if each.check is None else each.check.duplicates),
+                format_value(None if each.check is None else each.check.lost),
+                format_value(None if each.check is None else each.check.duplicates),
                 _basis(each),
             ]
             for each in found

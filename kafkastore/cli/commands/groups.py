@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.jobs.groups import GroupsJob, group_row, member_row, offset_rows
 from kafkastore.use_cases.groups import Assigned, Group
@@ -70,8 +70,9 @@ def _print(
             ["group", "type", "state", "epoch", "protocol", "members", "offsets"],
             (
                 [
-                    row["group"], row["type"], row["state"].replace("-", " "), _text(row["epoch"]),
-                    _text(row["protocol"] or row["protocol_type"]), str(row["members"]),
+                    row["group"], row["type"], row["state"].replace("-", " "),
+                    format_value(row["epoch"]),
+                    format_value(row["protocol"] or row["protocol_type"]), str(row["members"]),
                     str(row["offsets"]),
                 ]
                 for row in map(group_row, found)
@@ -86,7 +87,8 @@ def _print(
             (
                 [
                     group.group, member.instance_id or member.member_id, member.client_id,
-                    member.client_host, _text(member.epoch), _assigned(member.assigned, topics),
+                    member.client_host, format_value(member.epoch),
+                    _assigned(member.assigned, topics),
                 ]
                 for group, member in members
             ),
@@ -116,7 +118,3 @@ def _assigned(assigned: Sequence[Assigned], topics: Mapping[str, str]) -> str:
         f"{', '.join(map(str, each.partitions))}"
         for each in assigned
     ) or "-"
-
-
-def _text(value: object) -> str:
-    return "-" if value is None else str(value)

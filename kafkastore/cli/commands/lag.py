@@ -10,7 +10,7 @@ from kafkastore.cli.options.durations import format_duration
 from kafkastore.cli.options.positions import position_options, read_positions
 from kafkastore.cli.options.selection import NotInStoreError
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
-from kafkastore.cli.output.tables import format_count, format_number, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
@@ -114,9 +114,9 @@ def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
                 each.group or "-",
                 str(each.topic_partition),
                 str(each.committed.offset),
-                format_number(each.log_end_offset),
-                format_number(each.offsets),
-                format_number(each.records),
+                format_value(each.log_end_offset),
+                format_value(each.offsets),
+                format_value(each.records),
                 format_duration(each.lag_ms),
                 call.format_time(None if each.unread is None else each.unread.first_timestamp),
                 _note(each),

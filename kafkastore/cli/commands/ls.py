@@ -10,7 +10,7 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, format_number, format_size, print_table
+from kafkastore.cli.output.tables import format_count, format_size, format_value, print_table
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import (
@@ -133,8 +133,8 @@ def _print_partitions(call: StoreCall, rows: Sequence[Row]) -> None:
             [
                 f"{row['topic']}-{row['partition']}",
                 f"{row['segments']:,}",
-                format_number(row.get("log_start_offset")),
-                format_number(row.get("log_end_offset")),
+                format_value(row.get("log_start_offset")),
+                format_value(row.get("log_end_offset")),
                 call.format_time(row.get("first_timestamp")),
                 call.format_time(row.get("largest_timestamp")),
                 format_size(row["size"]),
@@ -160,7 +160,7 @@ def _print_segments(call: StoreCall, rows: Sequence[Row]) -> None:
             [
                 f"{row['topic']}-{row['partition']}",
                 str(row["base_offset"]),
-                format_number(row.get("next_offset")),
+                format_value(row.get("next_offset")),
                 call.format_time(row.get("first_timestamp")),
                 call.format_time(row.get("largest_timestamp")),
                 call.format_time(row["modified"]),

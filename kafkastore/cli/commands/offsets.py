@@ -16,7 +16,7 @@ from kafkastore.cli.options.times import indexes_option
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, format_number, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.clock import clock
 from kafkastore.formats.state.file_names import TopicPartition
@@ -287,9 +287,9 @@ def _print_one_rule(
                 str(partition),
                 _format_target(call, each.target_timestamp),
                 _offset_of(answer),
-                format_number(answer.timestamp),
+                format_value(answer.timestamp),
                 call.format_time(answer.timestamp),
-                format_number(answer.leader_epoch),
+                format_value(answer.leader_epoch),
             ]
             for partition, each in found
             for answer in each.answers
@@ -324,7 +324,7 @@ def _record_of(call: StoreCall, answers: Sequence[OffsetAnswer]) -> tuple[str, s
     by_record = [each for each in answers if each.rules != LEGACY]
     if not by_record:
         return "-", "-"
-    return call.format_time(by_record[-1].timestamp), format_number(by_record[-1].leader_epoch)
+    return call.format_time(by_record[-1].timestamp), format_value(by_record[-1].leader_epoch)
 
 
 def _offset_of(answer: OffsetAnswer) -> str:

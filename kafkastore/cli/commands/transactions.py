@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
-from kafkastore.cli.output.tables import format_count, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.jobs.transactions import TransactionsJob, transaction_row
 from kafkastore.use_cases.open_transactions import OpenTransaction, transactional_ids
@@ -44,7 +44,7 @@ def _print(call: StoreCall, found: Sequence[OpenTransaction], partitions: int) -
                     str(each.first_offset),
                     call.format_time(each.first_timestamp),
                     f"{each.producer_id}/{each.producer_epoch}",
-                    _text(transaction_row(each)["transactional_id"]),
+                    format_value(transaction_row(each)["transactional_id"]),
                     _coordinator(each),
                     "held here" if each.holds_last_stable_offset else "-",
                 ]
@@ -67,9 +67,5 @@ def _coordinator(found: OpenTransaction) -> str:
     """Describe what the coordinator knows of a transaction."""
     if found.is_hanging is None:
         return "-"
-    state = _text(transaction_row(found)["coordinator_state"])
+    state = format_value(transaction_row(found)["coordinator_state"])
     return f"{state}, hanging" if found.is_hanging else state
-
-
-def _text(value: object) -> str:
-    return "-" if value is None else str(value)

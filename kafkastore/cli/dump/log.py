@@ -12,7 +12,7 @@ from kafkastore.cli.dump.payloads import decode_control, decoder_for
 from kafkastore.cli.output.bytes_text import SHORTENED, format_bytes, json_bytes
 from kafkastore.cli.output.failures import print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import StreamedTable, format_count, format_number
+from kafkastore.cli.output.tables import StreamedTable, format_count, format_value
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.records.record_batch import Record, RecordBatch
 from kafkastore.formats.state.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
@@ -108,14 +108,14 @@ def _print_batch(shown: StreamedTable, batch: dict[str, Any], options: DumpOptio
     shown.add(
         batch["position"],
         batch["size"],
-        format_number(batch["base_offset"]),
+        format_value(batch["base_offset"]),
         batch["last_offset"],
         batch["magic"],
         batch["codec"],
-        format_number(batch["count"]),
+        format_value(batch["count"]),
         format_time(batch["max_timestamp"], options.zone),
         batch["timestamp_type"] if batch["magic"] else "-",
-        format_number(batch["leader_epoch"]),
+        format_value(batch["leader_epoch"]),
         producer,
         "ok" if batch["crc_valid"] else "WRONG",
         ", ".join(marks),

@@ -123,8 +123,8 @@ def format_size(size: int) -> str:
     return f"{amount:.{2 if amount < 10 else 1 if amount < 100 else 0}f} {unit}"
 
 
-def format_number(value: int | None) -> str:
-    """Format a number without separators; None is a dash."""
+def format_value(value: int | str | None) -> str:
+    """Format a number, without separators, or a name; None is a dash."""
     return "-" if value is None else str(value)
 
 
