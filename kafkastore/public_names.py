@@ -41,6 +41,7 @@ from kafkastore.errors import (
 from kafkastore.formats.indexes.entries import LogOffsetPosition, TimestampAndOffset
 from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.jobs.best_replicas import best_replicas
 from kafkastore.jobs.cluster import cluster
 from kafkastore.jobs.failover import failover
 from kafkastore.jobs.groups import groups
@@ -136,6 +137,7 @@ __all__ = [
     "UnsupportedTimestampError",
     "WriterFailedError",
     "apply",
+    "best_replicas",
     "cluster",
     "failover",
     "groups",

@@ -28,6 +28,7 @@ from kafkastore.migration.plan import (
     mtime_entry,
     plan,
 )
+from kafkastore.migration.restore import plan_restore
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.survey import PartitionSurvey, Survey, survey, survey_partition
 from kafkastore.migration.warnings import SurveyWarning
@@ -56,6 +57,7 @@ __all__ = [
     "partition_answers",
     "plan",
     "plan_convert",
+    "plan_restore",
     "survey",
     "survey_partition",
     "survey_segment",

@@ -164,7 +164,7 @@ def plan_convert(
     if progress is not None and runner is None:
         step = Steps(progress, count_segments(store.logs_of(partitions)))
     work = partial(
-        _convert_place,
+        convert_partition,
         codec=name,
         untimed=untimed,
         leader_epoch=leader_epoch,
@@ -185,14 +185,14 @@ def plan_convert(
     return ConvertPlan(str(root), job, tuple(changes), tuple(unconverted), tuple(unread))
 
 
-class _Converted(NamedTuple):
+class ConvertedPartition(NamedTuple):
     """The part of a `ConvertPlan` for one partition."""
 
     changes: list[FileChange]
     unconverted: list[UnconvertedSegment]
 
 
-def _convert_place(
+def convert_partition(
     place: PartitionPath,
     *,
     codec: str | None,
@@ -200,7 +200,7 @@ def _convert_place(
     leader_epoch: int | None,
     index_interval_bytes: int,
     step: Callable[[], None] | None,
-) -> _Converted:
+) -> ConvertedPartition:
     """Plan one partition in any process; `step` is called after each segment."""
     done = _Partition(open_partition(place), codec, untimed, leader_epoch, index_interval_bytes)
     for segment in done.log.segments:
@@ -210,7 +210,7 @@ def _convert_place(
     if leader_epoch is not None and done.unconverted:
         done.leave_all()
     done.add_epochs()
-    return _Converted(done.changes, done.unconverted)
+    return ConvertedPartition(done.changes, done.unconverted)
 
 
 @dataclass(slots=True)

@@ -85,6 +85,12 @@ NUMBERS = {
     "threads of plan_convert": lambda log, value: kafkastore.migration.plan_convert(
         log.path, threads=value
     ),
+    "threads of plan_restore": lambda log, value: kafkastore.migration.plan_restore(
+        log.path, log.path.parent, threads=value
+    ),
+    "leader_epoch of plan_restore": lambda log, value: kafkastore.migration.plan_restore(
+        log.path, log.path.parent, leader_epoch=value
+    ),
     "threads of verify": lambda log, value: list(kafkastore.verify(log.path, threads=value)),
     "threads of resume": lambda log, value: kafkastore.resume(log.path, threads=value),
     "threads of apply": lambda log, value: kafkastore.apply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from kafkastore.changes.plan import (
     ByteRange,
     Content,
     Converted,
+    Copied,
     Inline,
     InvalidPlanError,
     Prefix,
@@ -29,8 +31,8 @@ _CHUNK_BYTES = 1 << 20
 def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
     """Yield the new bytes of a file in chunks.
 
-    They are read from the file at `path` or one next to it, converted, or an index is rebuilt from
-    its ``.log``.
+    They are read from the file at `path`, one next to it or one elsewhere, converted, or an index
+    is rebuilt from its ``.log``.
     """
     match content:
         case Inline(data):
@@ -44,6 +46,10 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
         case Converted():
             with LogFile(path) as log:
                 yield from converted(log, conversion_of(content))
+        case Copied(source, None):
+            yield from _bytes_of(Path(source), 0, os.stat(source).st_size)
+        case Copied(source, Converted() as conversion):
+            yield from chunks_of(conversion, Path(source))
 
 
 def conversion_of(content: Converted) -> Conversion:

@@ -116,7 +116,15 @@ class Converted:
     is_only_epoch: bool = False
 
 
-Content = Inline | Rebuilt | Prefix | ByteRange | Converted
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The bytes of another file, by its absolute path, or a ``.log`` converted."""
+
+    source: str
+    converted: Converted | None = None
+
+
+Content = Inline | Rebuilt | Prefix | ByteRange | Converted | Copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +184,11 @@ class FileChange:
             raise InvalidPlanError(
                 f"{self.path} can't be truncated to {self.content.length} bytes", self.path
             )
+        if isinstance(self.content, Copied):
+            *above, directory, name = self.content.source.split("/")
+            if not above or above[0]:
+                raise InvalidPlanError(f"{self.content.source} is not an absolute path", self.path)
+            _check_path(f"{directory}/{name}")
         if isinstance(self.content, ByteRange):
             _check_path(self.content.source)
             if "/" in self.content.source:
@@ -235,7 +248,7 @@ class Plan:
             change.check()
             if change.path in seen:
                 raise InvalidPlanError(f"{change.path} is changed twice by one plan", change.path)
-            if ("/" in change.path) == self.is_of_partition:
+            if _is_of_log_dir(change.path) == self.is_of_partition:
                 raise InvalidPlanError(
                     f"{change.path} is changed by a plan that changes {self.changes[0].path} too: "
                     "the root must be a log directory, or a partition directory",
@@ -255,7 +268,7 @@ class Plan:
     @property
     def is_of_partition(self) -> bool:
         """Whether the root is a partition directory; else it is a log.dirs root."""
-        return bool(self.changes) and "/" not in self.changes[0].path
+        return bool(self.changes) and not _is_of_log_dir(self.changes[0].path)
 
     @property
     def id(self) -> str:
@@ -342,8 +355,18 @@ class Plan:
         return "\n".join(lines + [f"  {change}" for change in self.changes])
 
 
+def _is_of_log_dir(path: str) -> bool:
+    """Return whether a path begins at a log directory, not at a partition directory."""
+    return "/" in path or path == file_names.LOG_START_OFFSET_CHECKPOINT
+
+
 def _check_path(path: str) -> None:
-    """Refuse a path that is not a partition directory's file by Kafka's names."""
+    """Refuse a path that is not a partition directory's file by Kafka's names.
+
+    The log start checkpoint is allowed too: its loss shows records again, and loses none.
+    """
+    if path == file_names.LOG_START_OFFSET_CHECKPOINT:
+        return
     *directories, name = path.split("/")
     is_named = (
         name in _SMALL_FILES_OF_A_PARTITION or _FILE_OF_A_PARTITION.fullmatch(name) is not None
@@ -380,6 +403,9 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
             value["content"] = {"kind": "part", **_fields(change.content)}
         case Converted():
             value["content"] = {"kind": "converted", **_fields(change.content)}
+        case Copied(source, converted):
+            as_json = None if converted is None else _fields(converted)
+            value["content"] = {"kind": "copied", "source": source, "converted": as_json}
         case None:
             value["content"] = None
     value["relies_on"] = [_fields(reliance) for reliance in change.relies_on]
@@ -451,15 +477,25 @@ def _content_from_json(value: Mapping[str, Any] | None) -> Content | None:
         case "part":
             return ByteRange(_text(value["source"]), _count(value["start"]), _count(value["end"]))
         case "converted":
-            codec, untimed_ms = value["codec"], value["untimed_ms"]
-            return Converted(
-                None if codec is None else _text(codec),
-                None if untimed_ms is None else _count(untimed_ms, INT64_MIN),
-                _count(value["leader_epoch"], -1, INT32_MAX),
-                value.get("is_only_epoch") is True,
+            return _converted(value)
+        case "copied":
+            conversion = value["converted"]
+            return Copied(
+                _text(value["source"]), None if conversion is None else _converted(conversion)
             )
         case other:
             raise InvalidPlanError(f"content of unknown kind {other!r}")
+
+
+def _converted(value: Mapping[str, Any]) -> Converted:
+    """Read from JSON how messages are converted."""
+    codec, untimed_ms = value["codec"], value["untimed_ms"]
+    return Converted(
+        None if codec is None else _text(codec),
+        None if untimed_ms is None else _count(untimed_ms, INT64_MIN),
+        _count(value["leader_epoch"], -1, INT32_MAX),
+        value.get("is_only_epoch") is True,
+    )
 
 
 @lru_cache(maxsize=16)

@@ -20,6 +20,7 @@ COMMANDS = {
     "migrate": "Build time indexes for directories of Kafka before 0.10.1.",
     "repair": "Repair corrupt logs and indexes; removed bytes are kept.",
     "convert": "Rewrite messages of old formats as record batches.",
+    "restore": "Put partitions into the empty logs of new topics, before a broker's start.",
     "changes": "List, resume, undo or remove the changes of other commands.",
     "lag": "Show consumer lag in offsets, records and time.",
     "latency": "Show append latency (LogAppendTime - CreateTime) by topic.",
@@ -32,7 +33,7 @@ COMMANDS = {
     "sample": "Unpack sample log directories.",
 }
 #: The commands that alter directories.
-ALTERING = frozenset(("changes", "convert", "migrate", "reindex", "repair"))
+ALTERING = frozenset(("changes", "convert", "migrate", "reindex", "repair", "restore"))
 
 
 def package_of(name: str) -> str:

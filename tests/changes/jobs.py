@@ -10,7 +10,7 @@ from pathlib import Path
 
 from changes.small_store import MTIME_NS, Contents, contents
 from kafkastore.migration import plan as plan_migration
-from kafkastore.migration import plan_convert, survey
+from kafkastore.migration import plan_convert, plan_restore, survey
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
@@ -124,6 +124,16 @@ def _convert(root: Path) -> Plan:
     return plan_convert(root, "gzip", index_interval_bytes=INDEX_INTERVAL_BYTES, untimed="mtime")
 
 
+def _restore(root: Path) -> Plan:
+    source = root.parent.with_name(f"{root.parent.name}-source") / root.name
+    _old_store(source)
+    (source / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    Log((Segment(0, ()).indexed(interval=INDEX_INTERVAL_BYTES),), is_clean=True).write(root)
+    (root / "log-start-offset-checkpoint").write_text("0\n0\n")
+    _age(root)
+    return plan_restore(source, root, index_interval_bytes=INDEX_INTERVAL_BYTES)
+
+
 def _age(root: Path) -> None:
     """Give every file a different modification time and mode."""
     for number, path in enumerate(sorted(root.rglob("*"))):
@@ -144,6 +154,7 @@ JOBS: dict[str, Callable[[Path], Plan]] = {
     # The log is truncated there, and the next segment is removed.
     "repair truncate": _repair("truncate", (5, 2)),
     "convert": _convert,
+    "restore": _restore,
 }
 
 

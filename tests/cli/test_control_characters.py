@@ -34,6 +34,7 @@ LINES = {
         "repair {root}", "repair {root} --on-corrupt truncate --in-place --yes --verbose",
     ],
     "convert": ["convert {root} --dry-run", "convert {root} --copy-to {out} --yes"],
+    "restore": ["restore {root} {new} --yes", "restore {root} {root} --dry-run"],
     "changes": ["changes list {root}", "changes undo {area}", "changes remove {area} --yes"],
     "lag": ["lag {root} --offsets g:{topic}:0:3 --offsets g:gone{topic}:0:3"],
     "latency": ["latency {root}"],
@@ -67,8 +68,15 @@ def places(
     log.write_bytes(data)
     checkpoint = root / "recovery-point-offset-checkpoint"
     checkpoint.write_text(f"0\n1\nu{CONTROLS} 0 3\n")
+    new = tmp_path / f"new{CONTROLS}"
+    for path in root.glob("*/*.log"):
+        (new / path.parent.name).mkdir(parents=True, exist_ok=True)
+        (new / path.parent.name / f"{0:020}.log").touch()
+    for name in (".kafka_cleanshutdown", "meta.properties"):
+        (new / name).touch()
     return {
-        "root": root, "out": tmp_path / f"out{CONTROLS}", "checkpoint": checkpoint, "damaged": log,
+        "new": new, "root": root, "out": tmp_path / f"out{CONTROLS}",
+        "checkpoint": checkpoint, "damaged": log,
         "log": sorted(healthy.glob("*.log"))[0], "index": sorted(healthy.glob("*.index"))[0],
         "unknown": root / f"file{CONTROLS}", "topic": Path(f"up{CONTROLS}"),
     }

@@ -8,6 +8,7 @@ from models.record_format import Batch, Row
 from use_cases.stores import T0, commit, record, written
 
 import kafkastore
+from kafkastore.jobs.best_replicas import BestReplicasJob
 from kafkastore.jobs.compare import AnswersJob, AskedPartition, CompareJob
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.group_positions import committed_positions, position_items
@@ -34,6 +35,7 @@ JOBS = {
         AnswersJob(NOW),
         [AskedPartition(path, (T0,)) for path in list_partition_paths("s", store)],
     ),
+    BestReplicasJob: lambda store: (BestReplicasJob(), BestReplicasJob.items(store)),
     CompareJob: lambda store: (CompareJob(now=NOW), CompareJob.items(store)),
     FailoverJob: lambda store: (
         FailoverJob(), position_items(committed_positions(store), store, store),

@@ -19,6 +19,7 @@ from kafkastore import legacy, samples
 from kafkastore.cli.command_list import cli
 from kafkastore.errors import NotALogDirectoryError
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
+from kafkastore.jobs.best_replicas import BestReplicasJob
 from kafkastore.jobs.compare import CompareJob
 from kafkastore.jobs.failover import FailoverJob
 from kafkastore.jobs.groups import GroupsJob
@@ -443,6 +444,7 @@ def test_columns_are_those_of_the_document():
         ("sizing", SizingJob().schema()),
         ("transactions", TransactionsJob().schema()),
         ("groups", GroupsJob().schema()),
+        ("best_replicas", BestReplicasJob().schema()),
         ("list_logs", ListJob().schema()),
         ("records_to_parquet", written_schema()),
     )

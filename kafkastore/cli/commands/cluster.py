@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import tzinfo
 from pathlib import Path
+from typing import Any
 
 import click
 
+from kafkastore.cli.commands.best_replicas import command as best_replicas_command
 from kafkastore.cli.options.secrets import show_secrets_option
 from kafkastore.cli.options.selection import paths_argument
 from kafkastore.cli.options.times import parse_moment, zone_option
@@ -26,9 +28,25 @@ from kafkastore.metadata.recreate import recreate_document, recreate_script
 
 _OFFSET = re.compile(r"[0-9]{1,18}")
 _UNKNOWN = "-"
+#: The command that takes this name before its paths.
+BEST_REPLICAS = "best-replicas"
 
 
-@click.command()
+class _Cluster(click.Command):
+    """The command, with another one if its first argument is the other's name."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the arguments, or let the other command do it."""
+        if args[:1] == [BEST_REPLICAS]:
+            name = f"{info_name} {BEST_REPLICAS}"
+            return best_replicas_command.make_context(name, args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_Cluster)
 @paths_argument()
 @click.option(
     "--as-of", metavar="OFFSET|TIME",
@@ -64,6 +82,8 @@ def command(
     PATH is a log directory with __cluster_metadata-0, as KRaft's controllers and brokers have it,
     that partition's directory, or a snapshot in it. Of several copies, the newest is read. Without
     one, as with ZooKeeper, the output is what directories of partitions show.
+
+    kafkastore cluster best-replicas DISK... finds the disk to restore each partition from.
     """
     if diff is not None and (as_of is not None or recreate):
         raise click.UsageError("--diff cannot be combined with --as-of or --recreate")

@@ -38,7 +38,8 @@ class ChangeOptions:
     """Whether a command only plans, changes in place, or changes a copy.
 
     `verb` is the command's action as in its name; `copy_to` is a Path, or a URL as str; `undo_dir`
-    is where undo areas are created if not next to the log directory.
+    is where undo areas are created if not next to the log directory. `applied_by` is the option
+    or the command to which ``--yes`` is added.
     """
 
     verb: str
@@ -47,6 +48,7 @@ class ChangeOptions:
     in_place: bool
     yes: bool
     undo_dir: Path | None
+    applied_by: str = "--in-place"
 
     @property
     def is_plan_only(self) -> bool:
@@ -71,7 +73,7 @@ class ChangeOptions:
                 "--yes needs --in-place or --copy-to"
             )
         if self.asks:
-            check_can_confirm("--in-place")
+            check_can_confirm(self.applied_by)
         if self.in_place:
             for path in paths:
                 refuse_remote(path)
@@ -100,6 +102,8 @@ class ChangeOptions:
     @property
     def hint(self) -> str:
         """Return what to print after a plan that was not applied."""
+        if self.applied_by != "--in-place":
+            return "nothing was changed"
         third_person = self.verb + ("es" if self.verb.endswith("x") else "s")
         return (
             f"nothing was changed; --copy-to DIR {third_person} a copy, --in-place this directory"

@@ -7,6 +7,7 @@ from __future__ import annotations
 from kafkastore.spark.jobs.changing import migrate, reindex
 from kafkastore.spark.jobs.records import records_to_parquet
 from kafkastore.spark.jobs.tables import (
+    best_replicas,
     compare,
     failover,
     groups,
@@ -23,6 +24,7 @@ from kafkastore.spark.jobs.tables import (
 )
 
 __all__ = [
+    "best_replicas",
     "compare",
     "failover",
     "groups",

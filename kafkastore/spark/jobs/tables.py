@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from kafkastore.checks.findings import Severity
 from kafkastore.clock import clock
+from kafkastore.jobs.best_replicas import best_replicas as best_replicas_results
 from kafkastore.jobs.compare import CompareJob
 from kafkastore.jobs.failover import failover as failover_results
 from kafkastore.jobs.groups import groups as groups_results
@@ -58,6 +59,7 @@ def _table_of(
     return made
 
 
+best_replicas = _table_of(best_replicas_results)
 failover = _table_of(failover_results)
 groups = _table_of(groups_results)
 lag = _table_of(lag_results)

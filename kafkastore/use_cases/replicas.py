@@ -1,0 +1,248 @@
+"""Several replicas of a partition: what each has, and from which one to restore.
+
+Committed records are in every replica that was in sync. Of those, or of all if none is known, the
+replica with the newest leader epoch and the largest log end has the lineage that counts, as in an
+election; of the replicas of that lineage, the best is the one with the most readable offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkastore.arguments import LARGEST_OFFSET
+from kafkastore.formats.state.checkpoints import EpochStart
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.log.damage import CorruptionHandler, SkippedBytes
+from kafkastore.log.log_view import LogView
+from kafkastore.log.range_scan import RangeScan
+from kafkastore.metadata.registrations import PartitionRegistration
+
+
+class ReplicaRole(StrEnum):
+    """What a cluster's metadata says of a replica.
+
+    `ELIGIBLE`: not in sync, but it has all committed records (KIP-966). `UNKNOWN`: there is no
+    metadata, or no broker id in the directory.
+    """
+
+    LEADER = "leader"
+    IN_SYNC = "in-sync"
+    ELIGIBLE = "eligible"
+    OUT_OF_SYNC = "out-of-sync"
+    NOT_ASSIGNED = "not-assigned"
+    UNKNOWN = "unknown"
+
+
+_HAS_ALL_COMMITTED = (ReplicaRole.LEADER, ReplicaRole.IN_SYNC, ReplicaRole.ELIGIBLE)
+
+
+class Replica(NamedTuple):
+    """One directory of a partition.
+
+    Parameters
+    ----------
+    path : Path
+        The directory.
+    broker_id : int or None
+        The broker that ``meta.properties`` names.
+    role : ReplicaRole
+        What the cluster's metadata says of it.
+    log_start_offset, log_end_offset : int
+        The first offset, and the one after the last readable batch.
+    leader_epochs : tuple of EpochStart
+        Those of the batches: the epoch, and its first offset.
+    skipped : tuple of SkippedBytes
+        The corrupt bytes, and the offsets that are missing by them.
+    error : Exception or None
+        Why nothing could be read.
+    """
+
+    path: Path
+    broker_id: int | None
+    role: ReplicaRole
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    leader_epochs: tuple[EpochStart, ...] = ()
+    skipped: tuple[SkippedBytes, ...] = ()
+    error: Exception | None = None
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """The epoch of the last batch; None if no batch has one."""
+        return self.leader_epochs[-1].epoch if self.leader_epochs else None
+
+    @property
+    def unreadable_offsets(self) -> int:
+        """How many offsets are in corrupt bytes before the log end."""
+        whole = self.log_end_offset - self.log_start_offset
+        return whole - sum(map(len, self.readable))
+
+    @property
+    def readable(self) -> list[range]:
+        """The offsets from the log start to the log end that are not in corrupt bytes."""
+        found = [range(self.log_start_offset, self.log_end_offset)]
+        for each in self.skipped:
+            end = self.log_end_offset if each.end_offset is None else each.end_offset
+            found = list(_without(found, [range(each.start_offset, end)]))
+        return found
+
+
+class LackReason(StrEnum):
+    """Why a replica lacks records that another has."""
+
+    BEFORE_START = "before-start"
+    UNREADABLE = "unreadable"
+    AFTER_END = "after-end"
+    OTHER_LINEAGE = "other-lineage"
+    """Another leader's: after these offsets the logs differ, and one of them was given up."""
+
+
+class LackingOffsets(NamedTuple):
+    """Offsets, to `end_offset` exclusive, that the best replica lacks."""
+
+    start_offset: int
+    end_offset: int
+    reason: LackReason
+
+
+class OtherReplica(NamedTuple):
+    """Another replica, and what it has that the best one lacks."""
+
+    replica: Replica
+    lacking: tuple[LackingOffsets, ...]
+
+
+class BestReplica(NamedTuple):
+    """The replica of a partition to restore from.
+
+    Parameters
+    ----------
+    topic_partition : TopicPartition
+        The partition.
+    best : Replica
+        The replica.
+    others : tuple of OtherReplica
+        The other ones, and the records that each of them has and the best one lacks.
+    """
+
+    topic_partition: TopicPartition
+    best: Replica
+    others: tuple[OtherReplica, ...]
+
+
+def role_of(broker_id: int | None, partition: PartitionRegistration | None) -> ReplicaRole:
+    """Return what the metadata says of a broker's replica."""
+    if broker_id is None or partition is None:
+        return ReplicaRole.UNKNOWN
+    if broker_id == partition.leader:
+        return ReplicaRole.LEADER
+    for role, ids in (
+        (ReplicaRole.IN_SYNC, partition.isr),
+        (ReplicaRole.ELIGIBLE, partition.elr),
+        (ReplicaRole.OUT_OF_SYNC, partition.replicas),
+    ):
+        if broker_id in ids:
+            return role
+    return ReplicaRole.NOT_ASSIGNED
+
+
+def read_replica(log: LogView, broker_id: int | None, role: ReplicaRole) -> Replica:
+    """Read all batches of a replica, with their checksums, past corrupt bytes."""
+    start, skipped = log.log_start_offset, list[SkippedBytes]()
+    epochs, end = LeaderEpochs(), max(start, log.segments[-1].base_offset if log.segments else 0)
+    scan = RangeScan(log, start, LARGEST_OFFSET, CorruptionHandler("skip", skipped))
+    for run in scan.runs(verify_crc=True):
+        epochs.assign_many(run.headers)
+        if len(run.headers):
+            end = max(end, int(run.headers["last_offset"][-1]) + 1)
+    return Replica(log.path, broker_id, role, start, end, epochs.entries, tuple(skipped))
+
+
+def choose_best(topic_partition: TopicPartition, replicas: Iterable[Replica]) -> BestReplica:
+    """Choose the replica to restore from; see the module."""
+    found = list(replicas)
+    candidates = [each for each in found if each.error is None] or found
+    candidates = [each for each in candidates if each.role in _HAS_ALL_COMMITTED] or candidates
+    newest = max(candidates, key=_lineage)
+    of_lineage = [each for each in candidates if _diverges_at(newest, each) is None]
+    best = max(of_lineage, key=_readable_offsets)
+    others = (
+        OtherReplica(each, tuple(lacking_offsets(best, each))) for each in found if each is not best
+    )
+    return BestReplica(topic_partition, best, tuple(others))
+
+
+def _lineage(replica: Replica) -> tuple[int, int]:
+    epoch = replica.leader_epoch
+    return -1 if epoch is None else epoch, replica.log_end_offset
+
+
+def _readable_offsets(replica: Replica) -> tuple[int, int, bool]:
+    """Return what makes a replica of the right lineage better than another."""
+    count = sum(map(len, replica.readable))
+    return count, replica.log_end_offset, replica.role is ReplicaRole.LEADER
+
+
+def _diverges_at(one: Replica, other: Replica) -> int | None:
+    """Return the first offset where both have records, but not the same; or None.
+
+    Source: KIP-101, KIP-279: up to the end of the last epoch that both have, their records agree.
+    """
+    ends = one.log_end_offset, other.log_end_offset
+    first, second = dict(one.leader_epochs), dict(other.leader_epochs)
+    if first.keys() & second.keys():
+        epoch = max(first.keys() & second.keys())
+        ends = _end_of(epoch, one), _end_of(epoch, other)
+    elif first and second:
+        ends = min(*first.values(), *second.values()), ends[1]
+    same = min(ends)
+    return same if same < min(one.log_end_offset, other.log_end_offset) else None
+
+
+def _end_of(epoch: int, replica: Replica) -> int:
+    """Return the first offset after an epoch."""
+    later = (start for each, start in replica.leader_epochs if each > epoch)
+    return min(later, default=replica.log_end_offset)
+
+
+def lacking_offsets(best: Replica, other: Replica) -> Iterator[LackingOffsets]:
+    """Yield the offsets that another replica has and the best one lacks, in order."""
+    if best.error is not None or other.error is not None:
+        return
+    diverging = _diverges_at(best, other)
+    same = other.log_end_offset if diverging is None else diverging
+    for missing in _without(_until(other.readable, same), best.readable):
+        for start, end, reason in (
+            (missing.start, min(missing.stop, best.log_start_offset), LackReason.BEFORE_START),
+            (
+                max(missing.start, best.log_start_offset),
+                min(missing.stop, best.log_end_offset),
+                LackReason.UNREADABLE,
+            ),
+            (max(missing.start, best.log_end_offset), missing.stop, LackReason.AFTER_END),
+        ):
+            if start < end:
+                yield LackingOffsets(start, end, reason)
+    for differing in _without(other.readable, [range(same)]):
+        yield LackingOffsets(differing.start, differing.stop, LackReason.OTHER_LINEAGE)
+
+
+def _until(ranges: Sequence[range], end: int) -> Iterator[range]:
+    return (range(each.start, min(each.stop, end)) for each in ranges if each.start < end)
+
+
+def _without(ranges: Iterable[range], removed: Sequence[range]) -> Iterator[range]:
+    """Yield what is left of ascending ranges without others."""
+    for each in ranges:
+        start = each.start
+        for hole in removed:
+            if hole.start < each.stop and hole.stop > start and hole:
+                if hole.start > start:
+                    yield range(start, hole.start)
+                start = max(start, hole.stop)
+        if start < each.stop:
+            yield range(start, each.stop)

@@ -1,0 +1,315 @@
+"""Plans that put partitions of a disk into the empty logs of new topics.
+
+A new topic has an id of its own, leader epoch 0 and, on the broker that is stopped, an empty log.
+The plan replaces the files of that log: those of the old one are copied, without its topic id, with
+leader epoch 0 and owners of the new directory, and indexes are those that recovery would build.
+The source is not changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkastore.migration.convert import UNTIMED, ConvertedPartition, Untimed, convert_partition
+
+from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
+from kafkastore.changes.file_state import PERMISSIONS, FileState, read_state
+from kafkastore.changes.inspection import raise_refusals
+from kafkastore.changes.plan import Content, Converted, Copied, FileChange, Inline, Plan, Rebuilt
+from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.state.checkpoints import pack_offset_checkpoint
+from kafkastore.formats.state.file_names import (
+    CLEAN_SHUTDOWN_FILE,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    TopicPartition,
+    parse_segment_file,
+    segment_file_name,
+)
+from kafkastore.log.log_dir import LogDir
+from kafkastore.paths import refuse_remote
+from kafkastore.runner import Progress, Steps, in_threads
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, rebuild_indexes
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths, open_store
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
+from kafkastore.store.unread_partition import count_segments
+
+_JOB = "restore"
+_WHY_REMOVED = "the restored log has no such file"
+
+
+def plan_restore(
+    source: Paths,
+    log_dir: str | os.PathLike[str],
+    *,
+    leader_epoch: int = 0,
+    untimed: Untimed = "none",
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    partitions: Collection[AnyPartition] | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Plan to put partitions into the empty logs of a stopped broker's new topics.
+
+    Segments, producer snapshots, transaction indexes and the log start are taken from the source;
+    offset and time indexes are rebuilt, and messages of old formats become record batches.
+    ``partition.metadata`` stays that of the new topic. Files get the owners of the new ones.
+
+    Parameters
+    ----------
+    source : path-like, LogStore or list of these
+        Log directories, or partition directories, best after `plan_repair`.
+    log_dir : path-like
+        One of ``log.dirs`` of a broker that was stopped after the topics had been created.
+    leader_epoch : int
+        The leader epoch of every batch: at most that of the new topic.
+    untimed : str
+        The timestamp of messages of format 0: ``none``, or ``mtime`` for the modification time of
+        their segment, as LogAppendTime.
+    index_interval_bytes : int
+        The topics' ``index.interval.bytes``.
+    partitions : collection, optional
+        Only these, each as ``("orders", 3)`` or ``"orders-3"``. Default: all but those of topics
+        whose names begin with ``__``, which a cluster writes itself.
+    threads : int, optional
+        Number of partitions read in parallel; by default the number of processors.
+    progress : callable, optional
+        Called with the number of segments read and the total, one thread at a time.
+
+    Returns
+    -------
+    Plan
+        For `kafkastore.apply`; its root is `log_dir`.
+
+    Raises
+    ------
+    ChangeRefusedError
+        If the broker was not stopped, a partition does not exist there or has records, or a
+        segment is corrupt or replaces others; for several partitions `PlanRefusedError`.
+    DuplicatePartitionError
+        If a partition is in several directories of the source.
+    KeyError
+        If one of `partitions` does not exist.
+
+    Examples
+    --------
+    >>> plan = plan_restore("restored/kafka-logs", "kafka-logs")  # doctest: +SKIP
+    >>> journal = kafkastore.apply(plan)  # doctest: +SKIP
+    """
+    leader_epoch = whole_number("leader_epoch", leader_epoch, 0, INT32_MAX)
+    check_choice("untimed", untimed, UNTIMED)
+    threads = thread_count(threads)
+    refuse_remote(log_dir)
+    target = open_store(os.path.abspath(log_dir))
+    if not target.log_dirs:
+        raise ChangeRefusedError(
+            f"{log_dir} is a partition directory: name the log directory that it is in",
+            RefusalReason.UNSUITABLE_PLACE,
+            log_dir,
+        )
+    root = target.log_dirs[0]
+    if not root.is_clean:
+        raise ChangeRefusedError(
+            f"{root.path} has no {CLEAN_SHUTDOWN_FILE}: start its broker, and stop it again",
+            RefusalReason.IN_USE,
+            root.path,
+        )
+    store = open_paths(source)
+    if partitions is None:
+        partitions = [each for each in store.partitions if not each.topic.startswith("__")]
+    places = list_unique_paths(store, partitions)
+    step = None if progress is None else Steps(progress, count_segments(store.logs_of(partitions)))
+    convert = partial(
+        convert_partition, codec=None, untimed=untimed, leader_epoch=leader_epoch,
+        index_interval_bytes=index_interval_bytes, step=step,
+    )
+    work = partial(
+        _restore_place, target=target, convert=convert, index_interval_bytes=index_interval_bytes
+    )
+    changes: list[FileChange] = []
+    refusals: list[ChangeRefusedError] = []
+    for found in in_threads(threads)(work, places, weigh=lambda place: place.bytes):
+        if isinstance(found, ChangeRefusedError):
+            refusals.append(found)
+        else:
+            changes += found
+    raise_refusals(refusals)
+    changes += _log_starts(root, map(open_partition, places))
+    return Plan(str(root.path), _JOB, tuple(changes))
+
+
+def _restore_place(
+    place: PartitionPath,
+    *,
+    target: LogStore,
+    convert: Callable[[PartitionPath], ConvertedPartition],
+    index_interval_bytes: int,
+) -> list[FileChange] | ChangeRefusedError:
+    """Plan one partition, or say why it can't be restored."""
+    try:
+        directory = _find_empty_log(target, place.topic_partition)
+        converted = convert(place)
+        for log_path, reason in converted.unconverted:
+            path = os.path.join(place.path, os.path.basename(log_path))
+            raise ChangeRefusedError(
+                f"{path} can't be restored: {reason}; repair a copy first, with kafkastore repair",
+                RefusalReason.OTHER,
+                path,
+            )
+        files = _RestoredFiles(open_partition(place), converted, index_interval_bytes)
+        return list(_changes(files, directory, str(place.topic_partition)))
+    except ChangeRefusedError as error:
+        return error
+
+
+def _find_empty_log(target: LogStore, topic_partition: TopicPartition) -> Path:
+    """Return the directory of a new topic's partition; refuse one that had records."""
+    if topic_partition not in target.partitions:
+        path = target.log_dirs[0].path / str(topic_partition)
+        raise ChangeRefusedError(
+            f"{path} does not exist: create the topic, with as many partitions and one replica on "
+            "this broker, and stop the broker",
+            RefusalReason.NOT_A_DIRECTORY,
+            path,
+        )
+    log = target[topic_partition]
+    start, end = log.log_start_offset, log.log_end_offset
+    if (start, end) != (0, 0):
+        raise ChangeRefusedError(
+            f"{log.path} has, or had, records: it must be the log of a new topic, but begins at "
+            f"offset {start} and ends at {end}",
+            RefusalReason.NOT_EMPTY,
+            log.path,
+        )
+    return log.path
+
+
+def _changes(files: _RestoredFiles, directory: Path, name: str) -> Iterator[FileChange]:
+    """Yield the changes of a directory: restored files, then removed ones."""
+    like = os.stat(next(each for each in sorted(directory.iterdir()) if each.is_file()))
+    mode, user, group = like.st_mode & PERMISSIONS, like.st_uid, like.st_gid
+    restored = set()
+    for file in files.list():
+        restored.add(file.name)
+        before = read_state(directory / file.name)
+        after = replace(file.state, mode=mode, user=user, group=group)
+        is_dated = file.name.endswith(LOG_SUFFIX)  # brokers use no other file's modification time
+        if not (after.same_file(before) if is_dated else after.same_bytes(before)):
+            why = f"restored from {files.log.path}"
+            yield FileChange(f"{name}/{file.name}", before, after, file.content, why)
+    for each in sorted(os.listdir(directory)):
+        is_of_log = each == LEADER_EPOCH_CHECKPOINT or parse_segment_file(each) is not None
+        if is_of_log and each not in restored:
+            yield FileChange(
+                f"{name}/{each}", read_state(directory / each), None, None, _WHY_REMOVED
+            )
+
+
+class _RestoredFile(NamedTuple):
+    """A file that a partition will have, but for its owners and mode."""
+
+    name: str
+    state: FileState
+    content: Content
+
+
+class _RestoredFiles:
+    """The files that a partition will have."""
+
+    def __init__(
+        self, log: PartitionLog, converted: ConvertedPartition, index_interval_bytes: int
+    ) -> None:
+        self.log = log
+        self.index_interval_bytes = index_interval_bytes
+        self.rewritten = {os.path.basename(each.path): each for each in converted.changes}
+
+    def list(self) -> Iterator[_RestoredFile]:
+        """Yield each segment's log, then what is made of it, then the other files."""
+        for segment in self.log.segments:
+            yield from self._log(segment)
+            yield from self._indexes(segment)
+            yield from self._copied(segment.log_path.with_suffix(TRANSACTION_INDEX_SUFFIX))
+        for offset in self.log.files.producer_snapshots:
+            yield from self._copied(
+                self.log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
+            )
+        if LEADER_EPOCH_CHECKPOINT in self.rewritten:
+            yield self._planned(self.rewritten[LEADER_EPOCH_CHECKPOINT])
+        else:
+            yield from self._copied(self.log.path / LEADER_EPOCH_CHECKPOINT)
+
+    def _log(self, segment: LogSegment) -> Iterator[_RestoredFile]:
+        change = self.rewritten.get(segment.log_path.name)
+        if change is None:
+            yield from self._copied(segment.log_path)
+        elif change.after is not None and isinstance(change.content, Converted):
+            content = Copied(os.path.abspath(segment.log_path), change.content)
+            yield _RestoredFile(segment.log_path.name, change.after, content)
+
+    def _indexes(self, segment: LogSegment) -> Iterator[_RestoredFile]:
+        """Yield the indexes that recovery would build."""
+        has_old_formats = segment.log_path.name in self.rewritten and segment.summary.magics != {2}
+        rebuilt = None
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            path = segment.log_path.with_suffix(suffix)
+            if path.name in self.rewritten:
+                yield self._planned(self.rewritten[path.name])
+            elif has_old_formats:  # the conversion found its bytes there
+                yield from self._copied(path)
+            else:
+                rebuilt = rebuilt or rebuild_indexes(
+                    segment.log_path, segment.base_offset,
+                    index_interval_bytes=self.index_interval_bytes,
+                )
+                is_offset_index = suffix == OFFSET_INDEX_SUFFIX
+                data = rebuilt.offset_index if is_offset_index else rebuilt.time_index
+                state = FileState.of_bytes(data, os.stat(segment.log_path))
+                yield _RestoredFile(path.name, state, Rebuilt(self.index_interval_bytes))
+
+    def _copied(self, path: Path) -> Iterator[_RestoredFile]:
+        """Yield a file as it is, if it is there."""
+        state = read_state(path)
+        if state is not None:
+            yield _RestoredFile(path.name, state, Copied(os.path.abspath(path)))
+
+    def _planned(self, change: FileChange) -> _RestoredFile:
+        """Return a file as the conversion has planned it."""
+        assert change.after is not None  # a conversion removes nothing
+        assert change.content is not None
+        return _RestoredFile(os.path.basename(change.path), change.after, change.content)
+
+
+def _log_starts(target: LogDir, logs: Iterable[PartitionLog]) -> Iterator[FileChange]:
+    """Yield the checkpoint's change, if a log begins within its first segment."""
+    starts = {
+        log.topic_partition: log.log_start_offset
+        for log in logs
+        if log.segments and log.log_start_offset > log.segments[0].base_offset
+    }
+    if not starts:
+        return
+    checkpoint = target.checkpoint(LOG_START_OFFSET_CHECKPOINT)
+    if checkpoint.error is not None:
+        raise checkpoint.error
+    data = pack_offset_checkpoint({**checkpoint.offsets, **starts})
+    before = read_state(checkpoint.path)
+    like = os.stat(checkpoint.path if before is not None else target.path / META_PROPERTIES)
+    after = FileState.of_bytes(data, like)
+    if not after.same_bytes(before):
+        yield FileChange(
+            LOG_START_OFFSET_CHECKPOINT, before, after, Inline(data),
+            "a restored log begins within its first segment",
+        )
