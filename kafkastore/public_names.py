@@ -59,6 +59,7 @@ from kafkastore.log.log_dir import UnknownLogStartWarning
 from kafkastore.lookup.differences import DifferenceKind
 from kafkastore.lookup.explanation import Explanation
 from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
+from kafkastore.metadata.new_snapshot import new_snapshot
 from kafkastore.metadata.state import ReplayError
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
@@ -146,6 +147,7 @@ __all__ = [
     "legacy",
     "list_logs",
     "migration",
+    "new_snapshot",
     "open",
     "plan_reindex",
     "plan_repair",

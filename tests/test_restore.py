@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.examples import Command, blocks_of, commands_of, run_command
+from cli.examples import Command, blocks_in, commands_of, run_command
 from golden.make import load_into_broker as loading
 from golden.make.brokers import WORK, class_path
 from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java import java_command, jdk_program
 from golden.make.java_client import JavaClients
+from golden.make.kraft_cluster import KraftCluster, NodePlan
 from models.seed import some
 from use_cases.stores import commit
 
@@ -24,7 +25,8 @@ import kafkastore
 from kafkastore import LogDirWriter, migration
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "restore.md"
-CONSOLE = [(block.language, each) for block in blocks_of(DOCUMENT)
+TEXT, _, THREE_DISKS = DOCUMENT.read_text(encoding="utf-8").partition("## Three disks, no cluster")
+CONSOLE = [(block.language, each) for block in blocks_in(TEXT)
            if block.language in ("console", "sh") for each in commands_of(block)]
 #: The page's programs of Kafka, and the classes of 2.4.0 that work with all brokers here.
 TOOLS = {
@@ -33,6 +35,10 @@ TOOLS = {
     "kafka-console-consumer.sh": "kafka.tools.ConsoleConsumer",
 }
 LOST = {36, 63}
+ACL = {
+    "resource_type": "TOPIC", "resource_name": "orders", "pattern_type": "LITERAL",
+    "principal": "User:u", "host": "*", "operation": "READ", "permission": "ALLOW",
+}
 GROUP_READER = """
 import java.time.Duration;
 import java.util.*;
@@ -235,6 +241,97 @@ def _follow(command: Command, folder: Path) -> str:
         wanted = command.line.partition("--max-messages ")[2].split()[0]
         assert f"Processed a total of {wanted} messages" in printed
     return printed
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1"], 1, f"{__name__} disks"))
+def test_three_disks_are_a_cluster_again(
+    require_broker: Callable[[str], None], tmp_path: Path, version: str
+) -> None:
+    require_broker(version)
+    program = tmp_path / "GroupReader.java"
+    program.write_text(GROUP_READER)
+    (tmp_path / "disks").mkdir()
+    plans = [NodePlan(number) for number in (1, 2, 3)]
+    settings = {
+        "offsets.topic.replication.factor": 3, "offsets.topic.num.partitions": 2,
+        "group.initial.rebalance.delay.ms": 0, "super.users": "User:ANONYMOUS",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    }
+
+    def read(cluster: KraftCluster, wanted: int) -> list[int]:
+        done = subprocess.run(
+            [jdk_program("java"), "-cp", class_path(version, WORK), str(program),
+             cluster.address(), "orders", str(wanted), "60"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
+        )
+        return [int(line) for line in done.stdout.split()]
+
+    def said(cluster: KraftCluster) -> dict[str, Any]:
+        """What an administrator reads, but for leaders and epochs."""
+        asked = cluster.admin("ask", brokers=[1, 2, 3], groups=[])
+        topics = {
+            name: (topic["topic_id"], {
+                number: each["replicas"] for number, each in topic["partitions"].items()
+            })
+            for name, topic in asked["topics"].items()
+        }
+        kept = ("configs", "scram_credentials", "client_quotas", "acls")
+        finalized = asked["features"]["finalized"]
+        return {"topics": topics, "features": finalized, **{each: asked[each] for each in kept}}
+
+    with KraftCluster(version, tmp_path / "old", plans, settings) as old:
+        old.format()
+        old.start()
+        old.wait_for_brokers(1, 2, 3)
+        topic = {
+            "name": "orders", "assignment": [[1, 2, 3], [2, 3, 1]],
+            "configs": {"retention.ms": "-1", "min.insync.replicas": "2"},
+        }
+        old.admin("create_topics", topics=[topic])
+        old.admin("alter_quotas", entity={"user": "u"}, values={"producer_byte_rate": 1e6})
+        user = {"user": "u", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
+        old.admin("create_acl", acl=ACL)
+        old.admin("alter_scram", users=[user])
+        old.wait_for_replicas()
+        with JavaClients(WORK) as clients:
+            client = clients.of(version)
+            client("connect", bootstrap=old.address())
+            for partition in (0, 1):
+                client(
+                    "produce", id="some", topic="orders", partition=partition,
+                    props={"acks": "all", "enable.idempotence": "true"},
+                    batches=[[[1_500_000_000_000 + each, "aw==", "dg=="]] for each in range(20)],
+                )
+        first = read(old, 15)
+        old.wait_for_replicas()
+        before = said(old)
+        old.kill(1, 2, 3)
+    for number in (1, 2, 3):
+        shutil.move(old.nodes[number].logs, tmp_path / "disks" / str(number))
+    _overwrite(tmp_path / "disks/1/orders-0" / f"{0:020}.log", (200, b"\xff\x00"))
+    disks = _everything_in(tmp_path / "disks")
+    for block in blocks_in(THREE_DISKS):
+        for command in commands_of(block):
+            run_command(command, tmp_path)
+    assert _everything_in(tmp_path / "disks") == disks
+    with KraftCluster(version, tmp_path / "new", plans, settings) as new:
+        new.mount({number: tmp_path / "copies" / str(number) for number in (1, 2, 3)})
+        new.start()
+        new.wait_for_brokers(1, 2, 3)
+        new.wait_for_replicas()
+        assert said(new) == before
+        again = read(new, 40 - len(first))
+        new.admin.close()
+        for node in new.nodes.values():
+            node.stop()
+    assert sorted(first + again) == sorted([*range(20)] * 2)
+    for number in (1, 2, 3):
+        copy = tmp_path / "copies" / str(number)
+        assert not list(copy.glob("*-stray"))
+        for partition in (0, 1):
+            records = kafkastore.open(copy)["orders", partition].records()
+            assert [each.offset for each in records] == [*range(20)]
 
 
 @pytest.mark.kafka

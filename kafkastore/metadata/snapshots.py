@@ -49,6 +49,11 @@ def timestamp_in(controls: list[ControlValue]) -> int:
     return timestamp
 
 
+def snapshot_name(end_offset: int, epoch: int) -> str:
+    """Return the name of a snapshot before an offset, whose last record had an epoch."""
+    return f"{end_offset:020d}-{epoch:010d}{KRAFT_SNAPSHOT_SUFFIX}"
+
+
 def list_snapshots(directory: Path, names: Iterable[str] | None = None) -> list[Snapshot]:
     """List the complete snapshots in a directory, oldest first."""
     found = []

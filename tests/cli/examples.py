@@ -33,7 +33,12 @@ class Command(NamedTuple):
 
 def blocks_of(document: Path) -> list[Block]:
     """List the marked blocks of a document in order."""
-    return [Block(*found) for found in _BLOCK.findall(document.read_text(encoding="utf-8"))]
+    return blocks_in(document.read_text(encoding="utf-8"))
+
+
+def blocks_in(text: str) -> list[Block]:
+    """List the marked blocks of a text in order."""
+    return [Block(*found) for found in _BLOCK.findall(text)]
 
 
 def commands_of(block: Block) -> Iterator[Command]:

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from cli.running import Run, assert_one_sentence
 from cli.test_documentation import check, documented
+from models import metadata_directory as made
+from models.record_format import Batch, Row
+
+import kafkastore
 
 
 @pytest.fixture
@@ -53,3 +57,37 @@ def test_a_replica_that_can_not_be_read_is_a_problem(run: Run, disks: list[Path]
 def test_a_disk_that_is_missing_is_one_sentence(run: Run, tmp_path: Path) -> None:
     assert_one_sentence(run("cluster", "best-replicas", tmp_path / "none"))
     assert_one_sentence(run("cluster", "best-replicas"))
+
+
+def test_the_snapshot_is_a_new_metadata_log(run: Run, tmp_path: Path) -> None:
+    for number in (1, 2):
+        made.write_log(tmp_path / str(number) / "__cluster_metadata-0", [
+            made.feature("metadata.version", 27), made.topic(), made.partition(0),
+            made.partition(1),
+        ])
+        batches = [Batch((Row(each, 1, b"k", b"v"),)).data for each in range(3 * number)]
+        (tmp_path / str(number) / "t-0").mkdir()
+        (tmp_path / str(number) / "t-0" / f"{0:020}.log").write_bytes(b"".join(batches))
+        (tmp_path / str(number) / "meta.properties").write_text(
+            f"version=1\ncluster.id=Cc\nnode.id={number}\n"
+        )
+    disks = [tmp_path / "1", tmp_path / "2"]
+    new = tmp_path / "metadata"
+    ran = run("cluster", "best-replicas", *disks, "--snapshot", new)
+    assert ran.code == 0, ran
+    assert ran.err.startswith("note: ")
+    (path,) = new.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    partitions = kafkastore.cluster(path).topics["t"].partitions
+    assert (partitions[0].leader, partitions[0].isr) == (2, (2,))
+    assert partitions[1].isr == (1, 2, 3)
+    assert_one_sentence(run("cluster", "best-replicas", *disks, "--snapshot", new))
+    assert_one_sentence(run("cluster", "best-replicas", *disks, "--snapshot", disks[0] / "new"))
+    assert_one_sentence(
+        run("cluster", "best-replicas", *disks, "--topic", "t", "--snapshot", tmp_path / "other")
+    )
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_snapshot_needs_a_metadata_log(run: Run, disks: list[Path], tmp_path: Path) -> None:
+    assert_one_sentence(run("cluster", "best-replicas", *disks, "--snapshot", tmp_path / "new"))

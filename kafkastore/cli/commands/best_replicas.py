@@ -1,13 +1,24 @@
 """``kafkastore cluster best-replicas``: the disk to restore each partition from."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+import click
+
+from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.output_file import check_output, open_output
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.jobs.best_replicas import BestReplicasJob
+from kafkastore.metadata.cluster import NoMetadataError
+from kafkastore.metadata.new_snapshot import is_registered, new_snapshot
+from kafkastore.metadata.snapshots import snapshot_name
 from kafkastore.use_cases.replicas import BestReplica, LackingOffsets, LackReason
 
 _REASONS = {
@@ -19,13 +30,21 @@ _REASONS = {
 
 
 @store_command("metadata", "spark", "verbose")
-def command(call: StoreCall) -> int:
+@click.option(
+    "--snapshot", type=ANY_PATH, metavar="DIR",
+    help="Write a snapshot of the metadata log into this directory, as a new __cluster_metadata-0 "
+    "for all nodes: with the same topics, ids and configurations, led by the best replicas. It has "
+    "secrets.",
+)
+def command(call: StoreCall, snapshot: Path | None) -> int:
     """Find, of several brokers' disks, the replica to restore each partition from.
 
     All batches are read, with their checksums. By the cluster's metadata, replicas that were in
     sync come first; the newest leader epoch and the largest log end decide which lineage counts;
     the best replica is the one with the most readable offsets of it.
     """
+    if snapshot is not None:
+        _check_snapshot(call, snapshot)
     job = BestReplicasJob.of(call.cluster, call.selection.store)
     found = call.run(job, call.items(job), "reading replicas")
     for each in found:
@@ -34,7 +53,48 @@ def command(call: StoreCall) -> int:
                 call.problems.add(str(each.topic_partition), other.replica.error)
     if not call.as_json:
         _print(found, verbose=call.verbose)
+    if snapshot is not None:
+        _write_snapshot(call, found, snapshot)
     return call.problems.exit_code
+
+
+def _check_snapshot(call: StoreCall, directory: Path) -> None:
+    """Refuse what can't be written, before anything is read."""
+    if call.is_narrowed:
+        raise click.UsageError("--snapshot needs all partitions: leave out --topic, --partition")
+    if call.cluster is None:
+        raise NoMetadataError("--snapshot needs the cluster's metadata: give --metadata PATH")
+    if os.path.lexists(directory):
+        raise ChangeRefusedError(
+            f"{directory} exists; name a new directory", RefusalReason.NOT_EMPTY, directory
+        )
+    check_output(directory, call.selection.store)
+
+
+def _write_snapshot(call: StoreCall, found: Iterable[BestReplica], directory: Path) -> None:
+    """Write the metadata of a new cluster, and note what it does not have."""
+    assert call.cluster is not None  # checked
+    leaders = {
+        each.topic_partition: (each.best.broker_id, each.best.leader_epoch)
+        for each in found
+        if each.best.broker_id is not None and is_registered(call.cluster, each.topic_partition)
+    }
+    data = new_snapshot(call.cluster, leaders)
+    directory.mkdir()
+    name = snapshot_name(call.cluster.end_offset, call.cluster.epoch)
+    with open_output(directory / name) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(data)
+    missing = [
+        f"{topic.name}-{number}"
+        for topic in call.cluster.topics.values()
+        for number in topic.partitions
+        if (topic.name, number) not in leaders
+    ]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        partitions = format_count(len(missing), "partition")
+        print_note(f"{partitions} of the cluster will be empty, no replica is here: {shown}")
 
 
 def _print(found: Iterable[BestReplica], *, verbose: bool) -> None:

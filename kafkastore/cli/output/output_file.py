@@ -37,9 +37,7 @@ def check_output(path: Path, store: LogStore) -> None:
     if _is_stream(path):
         return
     target = Path(os.path.realpath(path))
-    roots = [log_dir.path for log_dir in store.log_dirs]
-    roots += [log.path for log in store if log.log_dir is None]
-    for root in roots:
+    for root in store.paths:
         if Path(os.path.realpath(root)) in target.parents:
             raise ChangeRefusedError(
                 f"{path} is in {root}, which is only read; choose a file outside of it"

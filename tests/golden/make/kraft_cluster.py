@@ -239,19 +239,28 @@ class KraftCluster:
         dynamic : bool
             The metadata log names the controllers, not the settings (one controller only).
         """
-        voters = [node for node in self.nodes.values() if node.plan.is_controller]
-        addresses = {node.plan.node_id: f"127.0.0.1:{node.ports.controller}" for node in voters}
-        self._quorum = {
-            "controller.quorum.voters": ",".join(
-                f"{number}@{address}" for number, address in addresses.items()
-            )
-        }
+        addresses = self._name_voters()
         if dynamic:
             self._quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
             options = (*options, "--standalone")
         self.set()
         for node in self.nodes.values():
             node.format(*options)
+
+    def _name_voters(self) -> dict[int, str]:
+        """Let the settings name the controllers; return their addresses by id."""
+        voters = [node for node in self.nodes.values() if node.plan.is_controller]
+        addresses = {node.plan.node_id: f"127.0.0.1:{node.ports.controller}" for node in voters}
+        named = ",".join(f"{number}@{address}" for number, address in addresses.items())
+        self._quorum = {"controller.quorum.voters": named}
+        return addresses
+
+    def mount(self, directories: Mapping[int, Path]) -> None:
+        """Use log directories that are formatted, by node."""
+        for number, path in directories.items():
+            self.nodes[number].logs = path
+        self._name_voters()
+        self.set()
 
     def set(self, **settings: str | int) -> None:
         """Write the settings of all nodes, with some changed; a node reads them when it starts."""
