@@ -31,17 +31,19 @@ if TYPE_CHECKING:
 class SharePosition(NamedTuple):
     """A share group's state in a partition.
 
-    `copies` are the places of the partition, empty if the store does not have it.
+    `topic` is the topic's name, None if the store has no topic with the id. `copies` are the places
+    of the partition, empty if the store does not have it.
     """
 
     key: SharePartition
     state: SharePartitionState
+    topic: str | None
     copies: Copies
 
     @property
-    def topic(self) -> str:
-        """The topic's name; its id if the store does not have it."""
-        return self.copies[0].topic if self.copies else self.key.topic_id
+    def name(self) -> str:
+        """The topic's name, or else its id."""
+        return self.topic or self.key.topic_id
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class ShareLagJob(Job[SharePosition, SharePartitionLag]):
             log,
             item.key,
             item.state,
+            topic=item.topic,
             now=self.now,
             isolation=self.isolation,
             on_corrupt=self.on_corrupt,
@@ -124,7 +127,7 @@ class ShareLagJob(Job[SharePosition, SharePartitionLag]):
         """Return the partition's place, the group, and the start offset."""
         return {
             **(columns_of(item.copies) if item.copies else {}),
-            "topic": item.topic,
+            "topic": item.name,
             "partition": item.key.partition,
             "group": item.key.group,
             "topic_id": item.key.topic_id,
@@ -168,11 +171,15 @@ def share_positions(
             here = TopicPartition(topic, key.partition)
             if chosen is not None and here not in chosen:
                 continue
-            copies = find_copies(store, here, is_weighed=is_weighed)
+            if all(
+                read_topic_id(log.path) in (None, key.topic_id)
+                for log in (store.partitions.copies(here) if here in store.partitions else ())
+            ):
+                copies = find_copies(store, here, is_weighed=is_weighed)
         elif chosen is not None:
             continue
-        found.append(SharePosition(key, state, copies))
-    return sorted(found, key=lambda each: (each.key.group, each.topic, each.key.partition))
+        found.append(SharePosition(key, state, topic, copies))
+    return sorted(found, key=lambda each: (each.key.group, each.name, each.key.partition))
 
 
 def _topics_by_id(store: LogStore) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -162,20 +163,28 @@ def groups_in(log: PartitionLog) -> list[Group]:
     latest = last_records(log, written=written)
     for key, last in latest.items():
         if last.value is not None:
-            try:
+            with _located(log, last.offset):
                 _add(groups, key, last)
-            except CorruptionError as error:
-                raise CorruptionError(
-                    f"the record at offset {last.offset} of {log.topic_partition} can't be read: "
-                    f"{error}",
-                    path=log.path,
-                ) from error
-    for name in _without_offsets(latest, written):
+    for name in _without_offsets(log, latest, written):
         groups.setdefault(name, _Records())
     return [_group(name, groups[name]) for name in sorted(groups)]
 
 
-def _without_offsets(latest: Latest, written: Mapping[bytes, int]) -> Iterator[str]:
+@contextmanager
+def _located(log: PartitionLog, offset: int) -> Iterator[None]:
+    """Add to errors which record they are about."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"the record at offset {offset} of {log.topic_partition} can't be read: {error}",
+            path=log.path,
+        ) from error
+
+
+def _without_offsets(
+    log: PartitionLog, latest: Latest, written: Mapping[bytes, int]
+) -> Iterator[str]:
     """Yield groups whose offsets were deleted, or are in no committed transaction.
 
     They are there until a tombstone of the group itself.
@@ -184,10 +193,12 @@ def _without_offsets(latest: Latest, written: Mapping[bytes, int]) -> Iterator[s
     commits: dict[str, int] = {}
     for key, last in latest.items():
         if last.value is None and RECORDS.name(int.from_bytes(key[:2], "big")) in _GROUP_RECORDS:
-            deleted[_group_of(key)] = last.offset
+            with _located(log, last.offset):
+                deleted[_group_of(key)] = last.offset
     for key, offset in written.items():
         if int.from_bytes(key[:2], "big") in OFFSET_COMMITS:
-            name = _group_of(key)
+            with _located(log, offset):
+                name = _group_of(key)
             commits[name] = max(commits.get(name, -1), offset)
     for name, offset in commits.items():
         if deleted.get(name, -1) < offset:

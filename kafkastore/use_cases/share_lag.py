@@ -34,8 +34,10 @@ class SharePartitionLag(NamedTuple):
         The group.
     topic_id : str
         The id of the partition's topic.
+    partition : int
+        The partition's number.
     topic_partition : TopicPartition or None
-        The partition; None if the store has no topic with this id.
+        The partition; None if the store has no topic with the id.
     state : SharePartitionState
         How far the group has read, as the partition's leader wrote it.
     log_start_offset, log_end_offset : int or None
@@ -53,6 +55,7 @@ class SharePartitionLag(NamedTuple):
 
     group: str
     topic_id: str
+    partition: int
     topic_partition: TopicPartition | None
     state: SharePartitionState
     log_start_offset: int | None
@@ -120,13 +123,20 @@ def share_lag_of(
     key: SharePartition,
     state: SharePartitionState,
     *,
+    topic: str | None = None,
     now: int | None = None,
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
 ) -> SharePartitionLag:
-    """Compute the lag of a share group in one partition; see `kafkastore.share_lag`."""
+    """Compute the lag of a share group in one partition; see `kafkastore.share_lag`.
+
+    `topic` is the partition's, if that is known without the log.
+    """
     if log is None:
-        return SharePartitionLag(key.group, key.topic_id, None, state, None, None, None, now)
+        missing = None if topic is None else TopicPartition(topic, key.partition)
+        return SharePartitionLag(
+            key.group, key.topic_id, key.partition, missing, state, None, None, None, now
+        )
     return log.retry_if_changed(lambda: _lag_of(log, key, state, now, isolation, on_corrupt))
 
 
@@ -154,6 +164,7 @@ def _lag_of(
     return SharePartitionLag(
         key.group,
         key.topic_id,
+        key.partition,
         log.topic_partition,
         state,
         log.log_start_offset,

@@ -268,6 +268,7 @@ def test_lags_of_share_groups_are_those_of_share_lag(spark, tmp_path):
         for row in ShareLagJob().rows(each)
     ]
     assert [(row["partition"], row["lag_records"]) for row in found] == [(0, 2), (1, None)]
+    assert {row["topic"] for row in found} == {"orders"}
 
 
 def test_latencies_are_those_of_latency_and_histograms_add_up(spark, clusters):

@@ -13,6 +13,11 @@ from kafkastore.use_cases.share_states import DeliveryState, StateBatch, combine
 # The broker's own assignors, where members name none; no record has them.
 DEFAULT_ASSIGNOR = {"consumer": "uniform", "share": "simple"}
 NO_OFFSET = -1
+# What `Answers` and `Read` show in the same form.
+FORMS = (
+    "groups", "epochs_and_assignors", "offsets", "printed_lag", "share_offsets", "share_states",
+    "bounds",
+)
 COMPLETE = (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
 
 

@@ -234,7 +234,12 @@ def test_groups_are_sorted_and_records_of_newer_brokers_left_out(read):
     assert [group.group for group in found] == ["a", "b"]
 
 
-def test_a_corrupt_record_is_named(read):
+@pytest.mark.parametrize("records", [
+    [(bytes.fromhex("0003 0001 67"), b"\0\0\0")],
+    [(bytes.fromhex("0003 0002 67"), None)],
+    [(bytes.fromhex("0001 0002 67"), b""), (bytes.fromhex("0001 0002 67"), None)],
+])
+def test_a_corrupt_record_is_named(read, records):
     with pytest.raises(kafkastore.CorruptionError) as refused:
-        read((bytes.fromhex("0003 0001 67"), b"\0\0\0"))
+        read(*records)
     assert refused.value.path is not None

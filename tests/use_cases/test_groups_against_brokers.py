@@ -3,12 +3,13 @@
 The archives are in ``tests/golden/groups``; ``tests/golden/make/cases/groups.py`` says what was
 done. A case has the log directory (``logs``) and the answers (``groups.json``).
 """
+import hashlib
 import json
 from functools import cache
 from pathlib import Path
 
 import pytest
-from use_cases.group_answers import COMPLETE, Answers, Read
+from use_cases.group_answers import COMPLETE, FORMS, Answers, Read
 
 from kafkastore.samples.unpacking import unpack_archive
 
@@ -35,10 +36,7 @@ def case(request, unpacked):
     return unpacked(request.param)
 
 
-@pytest.mark.parametrize("what", [
-    "groups", "epochs_and_assignors", "offsets", "printed_lag", "share_offsets", "share_states",
-    "bounds",
-])
+@pytest.mark.parametrize("what", FORMS)
 def test_a_directory_shows_what_its_broker_answered(case, what):
     answers, read = case
     expected = getattr(answers, what)()
@@ -57,6 +55,12 @@ def test_a_directory_shows_the_members_that_its_broker_described(case):
             ((topic, partitions),) = assigned.items()
             assert set(described[topic]) < set(partitions) == {0, 1, 2}
     assert found == expected
+
+
+def test_the_archives_are_those_of_the_manifest():
+    for entry in MANIFEST.values():
+        digest = hashlib.sha256((ARCHIVES / entry["archive"]).read_bytes()).hexdigest()
+        assert digest == entry["sha256"]
 
 
 def test_every_kind_and_state_occurs(case):

@@ -105,3 +105,15 @@ def test_a_store_without_states_of_share_groups_is_refused(tmp_path):
         partition("__consumer_offsets").add(commit("g", "orders", 0, 1))
     with pytest.raises(NoCommittedOffsetsError):
         kafkastore.share_lag(tmp_path / "logs")
+
+
+def test_a_partition_of_another_topic_with_the_same_name_is_not_read(lag):
+    lag(2)
+    set_topic_id(lag.root / "orders-0", "AAAAAAAAAAAAAAAAAAAAAQ")
+    (found,) = kafkastore.share_lag(lag.root)
+    assert (found.topic_partition, found.offsets, found.records) == (None, None, None)
+    with written(lag.root) as partition:
+        partition("orders", 1).add(record(T0))
+    set_topic_id(lag.root / "orders-1", TOPIC_ID)
+    (found,) = kafkastore.share_lag(lag.root)
+    assert (found.topic_id, found.partition, found.offsets) == (TOPIC_ID, 0, None)

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from models import internal_topics
+from models import format_document, internal_topics
 from models.record_format import Batch, Row
 
 import kafkastore
@@ -143,6 +143,11 @@ def test_records_of_newer_brokers_are_left_out(read):
     key, value = snapshot(7)
     (state,) = read(newer, snapshot(4), (key, b"\0\x63" + value[2:])).values()
     assert state.start_offset == 4
+
+
+def test_the_examples_of_the_document_are_true():
+    failed, run = format_document.run_examples("share_group_state")
+    assert (failed, run > 3) == (0, True)
 
 
 def test_a_corrupt_record_is_named_or_left_out(read):

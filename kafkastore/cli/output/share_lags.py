@@ -24,7 +24,7 @@ def print_share_lags(
         (
             [
                 each.group,
-                str(each.topic_partition or each.topic_id),
+                str(each.topic_partition or f"{each.topic_id}-{each.partition}"),
                 format_value(each.state.start_offset),
                 format_value(each.log_end_offset),
                 format_value(each.offsets),
@@ -54,6 +54,8 @@ def _note(found: SharePartitionLag) -> str:
     """Describe an unusual position of a group; empty for any other."""
     if found.topic_partition is None:
         return "no topic with this id is in PATH"
+    if found.log_end_offset is None:
+        return "the partition is not in PATH"
     if found.state.start_offset is None:
         return "not read yet"
     if found.lost_offsets:

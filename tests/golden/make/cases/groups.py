@@ -19,8 +19,13 @@ _SETTINGS: Settings = {
     "group.share.heartbeat.interval.ms": 300,
     "group.streams.min.heartbeat.interval.ms": 200,
     "group.streams.heartbeat.interval.ms": 300,
-    # Acquired records stay acquired until the end.
-    "group.share.record.lock.duration.ms": 60000,
+    # Members without a client stay, and acquired records acquired, until the end.
+    "group.consumer.max.session.timeout.ms": 900000,
+    "group.consumer.session.timeout.ms": 900000,
+    "group.streams.max.session.timeout.ms": 900000,
+    "group.streams.session.timeout.ms": 900000,
+    "group.share.max.record.lock.duration.ms": 900000,
+    "group.share.record.lock.duration.ms": 900000,
     "share.coordinator.state.topic.num.partitions": 1,
     "share.coordinator.state.topic.replication.factor": 1,
     "share.coordinator.state.topic.min.isr": 1,
@@ -28,6 +33,7 @@ _SETTINGS: Settings = {
     "log.segment.bytes": 1048576,
     "transaction.max.timeout.ms": 900000,
     "log.flush.start.offset.checkpoint.interval.ms": 500,
+    "log.initial.task.delay.ms": 500,
 }
 _FEATURES = ("group.version=1", "share.version=1", "streams.version=1", "transaction.version=2")
 _CLASSIC, _CONSUMER = {"group.protocol": "classic"}, {"group.protocol": "consumer"}
@@ -250,6 +256,8 @@ def _share(context: CaseContext, cluster: KraftCluster, moment: GroupMoment) -> 
     moment.request("DELETE_RECORDS", 2, timeoutMs=10000, topics=[
         {"name": "trimmed", "partitions": [{"partitionIndex": 0, "offset": 5}]},
     ])
+    checkpoint = cluster.nodes[1].logs / "log-start-offset-checkpoint"
+    moment.wait_until("log start", lambda: "trimmed 0 5" in checkpoint.read_text())
     moment.client("share", id="s-5", props={"group.id": "share-nothing"}, topics=["counts"])
     moment.client("share_poll", id="s-5", ms=2000, acknowledge={})
 
