@@ -345,7 +345,8 @@ def _is_topology_ready(members: tuple[GroupMember, ...], records: _Records) -> b
     metadata = records.of_group["StreamsGroupMetadata"]
     validated: int = metadata["validated_topology_epoch"]
     if validated == _NOT_VALIDATED and not metadata["last_assignment_configs"]:
-        # 4.1 writes neither, and assigns no task until the topics are there.
+        # 4.1 writes neither, and assigns no task until the topics are there. After a load it knows
+        # the topics again once a member answers.
         return any(each.target for each in members)
     epoch: int = topology["epoch"]
     return validated == epoch
