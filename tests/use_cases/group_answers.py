@@ -29,14 +29,10 @@ class Answers:
         self.is_4_1 = json.loads((case / "answers.json").read_text())["kafka"].startswith("4.1.")
 
     def groups(self):
-        return {
-            each["groupId"]: (
-                each["groupType"].lower(),
-                re.sub("(?<=[a-z])(?=[A-Z])", "-", each["groupState"]).lower(),
-                each["protocolType"] or None,
-            )
-            for each in self._said["listed"]
-        }
+        return listed(self._said)
+
+    def groups_after_load(self):
+        return listed(self._said["after_load"])
 
     def epochs_and_assignors(self):
         return {
@@ -74,14 +70,10 @@ class Answers:
         )
 
     def offsets(self):
-        return {
-            (group, topic["name"], each["partitionIndex"]): (
-                each["committedOffset"], each["committedLeaderEpoch"], each["metadata"]
-            )
-            for group, topics in self._said["offsets"].items()
-            for topic in topics
-            for each in topic["partitions"]
-        }
+        return fetched(self._said)
+
+    def offsets_after_load(self):
+        return fetched(self._said["after_load"])
 
     def printed_lag(self):
         """Groups with commits: ``kafka-consumer-groups.sh --describe``."""
@@ -227,6 +219,30 @@ class Read:
             for each in self.store.partitions
             if not each.topic.startswith("__")
         }
+
+
+def listed(said):
+    """Type, state and kind of members by group."""
+    return {
+        each["groupId"]: (
+            each["groupType"].lower(),
+            re.sub("(?<=[a-z])(?=[A-Z])", "-", each["groupState"]).lower(),
+            each["protocolType"] or None,
+        )
+        for each in said["listed"]
+    }
+
+
+def fetched(said):
+    """Committed offset, leader epoch and metadata by group, topic and partition."""
+    return {
+        (group, topic["name"], each["partitionIndex"]): (
+            each["committedOffset"], each["committedLeaderEpoch"], each["metadata"]
+        )
+        for group, topics in said["offsets"].items()
+        for topic in topics
+        for each in topic["partitions"]
+    }
 
 
 def split(partition):

@@ -31,6 +31,7 @@ def test_groups_are_those_that_the_broker_describes(
     answers, read = Answers(case), Read(case)
     for form in FORMS:
         assert getattr(read, form)() == getattr(answers, form)(), form
+    assert read.offsets() == answers.offsets_after_load()
     expected = answers.members()
     found = read.members()
     assert found.keys() == expected.keys()

@@ -48,10 +48,14 @@ class GroupMoment:
     def __init__(self, cluster: KraftCluster, work: Path) -> None:
         self.cluster, self.work = cluster, work
         self._jars = (group_jars(cluster.version, work) / "*",)
-        self.client = JavaClient(cluster.version, work, "GroupDriver", self._jars)
-        self.client("connect", bootstrap=cluster.address())
+        self.client = self._new_client()
         self.answers: dict[str, Any] = {}
         self._printed: dict[str, str] = {}
+
+    def _new_client(self) -> JavaClient:
+        client = JavaClient(self.cluster.version, self.work, "GroupDriver", self._jars)
+        client("connect", bootstrap=self.cluster.address())
+        return client
 
     def __enter__(self) -> GroupMoment:
         """Return itself."""
@@ -130,9 +134,22 @@ class GroupMoment:
             if "__cluster_metadata" not in path.parts[-2]
         }
 
+    def ask_after_load(self) -> None:
+        """Start the node again without the members; keep which groups and offsets it has loaded."""
+        self.client.close()
+        self.cluster.start()
+        self.cluster.wait_for_brokers(1)
+        self.client = self._new_client()
+        self.wait_until("the coordinators have loaded", lambda: self._list() != [])
+        answers = self._ask()
+        self.answers["after_load"] = {name: answers[name] for name in ("listed", "offsets")}
+
+    def _list(self) -> list[dict[str, Any]]:
+        answer = self.request("LIST_GROUPS", 5, statesFilter=[], typesFilter=[])
+        return sorted(answer["groups"], key=lambda each: str(each["groupId"]))
+
     def _ask(self) -> dict[str, Any]:
-        listed = self.request("LIST_GROUPS", 5, statesFilter=[], typesFilter=[])["groups"]
-        listed.sort(key=lambda each: str(each["groupId"]))
+        listed = self._list()
         topics = self.cluster.admin("topics")["topics"]
         described, offsets, shared = {}, {}, {}
         for group in listed:
@@ -204,7 +221,7 @@ class GroupMoment:
         return run.stdout
 
     def save(self, context: CaseContext) -> None:
-        """Copy the killed node's log directory, and write the answers."""
+        """Copy the killed node's log directory, let the node load it, and write the answers."""
         node = self.cluster.nodes[1]
         copy = context.out / "logs"
         shutil.copytree(node.logs, copy)
@@ -223,5 +240,6 @@ class GroupMoment:
             "partitions": {},
         }
         write_json(context.out / "answers.json", content)
+        self.ask_after_load()
         text = json.dumps(self.answers, indent=1)
         (context.out / GROUPS_FILE).write_text(text + "\n")
