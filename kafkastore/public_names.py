@@ -50,6 +50,7 @@ from kafkastore.jobs.latency import latency
 from kafkastore.jobs.listing import list_logs
 from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.retention import retention
+from kafkastore.jobs.share_lag import share_lag
 from kafkastore.jobs.sizing import sizing
 from kafkastore.jobs.topic_settings import UnreadMetadataWarning
 from kafkastore.jobs.transactions import transactions
@@ -155,6 +156,7 @@ __all__ = [
     "recover_log",
     "resume",
     "retention",
+    "share_lag",
     "sizing",
     "transactions",
     "undo",

@@ -11,7 +11,7 @@ from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import Copies, list_copies, open_copies
 from kafkastore.use_cases.committed_offsets import CONSUMER_OFFSETS, NoCommittedOffsetsError
-from kafkastore.use_cases.groups import Group, GroupMember, groups_in
+from kafkastore.use_cases.groups import Assigned, Group, GroupMember, groups_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +34,7 @@ class GroupsJob(PartitionJob[list[Group]]):
             ("type", text),
             ("state", text),
             ("epoch", pa.int32()),
+            ("assignment_epoch", pa.int32()),
             ("protocol_type", text),
             ("protocol", text),
             ("members", number),
@@ -71,6 +72,7 @@ def group_row(group: Group) -> Row:
         "type": group.type.value,
         "state": group.state.value,
         "epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
         "protocol_type": group.protocol_type,
         "protocol": group.protocol,
         "members": len(group.members),
@@ -84,10 +86,13 @@ def member_row(group: Group, member: GroupMember) -> Row:
         "group": group.group,
         **member._asdict(),
         "subscribed": list(member.subscribed),
-        "assigned": [
-            {**each._asdict(), "partitions": list(each.partitions)} for each in member.assigned
-        ],
+        "assigned": _assigned(member.assigned),
+        "target": _assigned(member.target),
     }
+
+
+def _assigned(assigned: Sequence[Assigned]) -> list[Row]:
+    return [{**each._asdict(), "partitions": list(each.partitions)} for each in assigned]
 
 
 def offset_rows(group: Group) -> Iterator[Row]:

@@ -5,7 +5,9 @@ Source: Kafka 4.3.1 ``GroupMetadataManager.replay``, ``ConsumerGroup.maybeUpdate
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.messages.record_tables import TopicRecord
 from kafkastore.formats.topics.consumer_offsets import (
+    OFFSET_COMMITS,
     RECORDS,
     OffsetAndMetadata,
     OffsetCommitKey,
@@ -20,10 +23,16 @@ from kafkastore.formats.topics.consumer_offsets import (
 )
 from kafkastore.formats.topics.consumer_protocol import parse_assignment, parse_subscription
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.use_cases.last_records import LastRecord, last_records
+from kafkastore.use_cases.last_records import LastRecord, Latest, last_records
 
 _CONSUMER_PROTOCOL = "consumer"
-_STABLE = 0  # a member's own state
+# A member's own state: ``modern.MemberState.STABLE``, ``streams.MemberState.STABLE``.
+_STABLE, _STABLE_STREAMS = 0, 1
+_NOT_VALIDATED = -1
+# Records that exist once per group; their tombstone deletes it.
+_GROUP_RECORDS = frozenset(
+    ("GroupMetadata", "ConsumerGroupMetadata", "ShareGroupMetadata", "StreamsGroupMetadata")
+)
 
 
 class GroupType(StrEnum):
@@ -75,7 +84,9 @@ class GroupMember(NamedTuple):
     subscribed_regex : str or None
         The regular expression instead.
     assigned : tuple of Assigned
-        The partitions that it has.
+        The partitions that it has, also those that it has to give up.
+    target : tuple of Assigned
+        The partitions that it should have.
     """
 
     member_id: str
@@ -88,6 +99,7 @@ class GroupMember(NamedTuple):
     subscribed: tuple[str, ...]
     subscribed_regex: str | None
     assigned: tuple[Assigned, ...]
+    target: tuple[Assigned, ...]
 
 
 class Group(NamedTuple):
@@ -103,8 +115,12 @@ class Group(NamedTuple):
         As the coordinator has it before any member answers.
     epoch : int or None
         The generation of a classic group, else the group epoch; None if it only has offsets.
-    protocol_type, protocol : str or None
-        Of a classic group: the kind of its members, and the chosen assignor.
+    assignment_epoch : int or None
+        The epoch of the last assignment; None in a classic group, or without one.
+    protocol_type : str or None
+        The kind of its members; None if it only has offsets.
+    protocol : str or None
+        The assignor that the members chose; None if they left it to the broker.
     members : tuple of GroupMember
         By member id.
     offsets : dict of OffsetCommitKey to OffsetAndMetadata
@@ -115,6 +131,7 @@ class Group(NamedTuple):
     type: GroupType
     state: GroupState
     epoch: int | None
+    assignment_epoch: int | None
     protocol_type: str | None
     protocol: str | None
     members: tuple[GroupMember, ...]
@@ -142,17 +159,57 @@ def groups_in(log: PartitionLog) -> list[Group]:
     Raises `CorruptionError` if the log or a record can't be read.
     """
     groups: dict[str, _Records] = {}
-    for key, last in last_records(log).items():
+    written: dict[bytes, int] = {}
+    latest = last_records(log, written=written)
+    for key, last in latest.items():
         if last.value is not None:
-            try:
+            with _located(log, last.offset):
                 _add(groups, key, last)
-            except CorruptionError as error:
-                raise CorruptionError(
-                    f"the record at offset {last.offset} of {log.topic_partition} can't be read: "
-                    f"{error}",
-                    path=log.path,
-                ) from error
+    for name in _without_offsets(log, latest, written):
+        groups.setdefault(name, _Records())
     return [_group(name, groups[name]) for name in sorted(groups)]
+
+
+@contextmanager
+def _located(log: PartitionLog, offset: int) -> Iterator[None]:
+    """Add to errors which record they are about."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"the record at offset {offset} of {log.topic_partition} can't be read: {error}",
+            path=log.path,
+        ) from error
+
+
+def _without_offsets(
+    log: PartitionLog, latest: Latest, written: Mapping[bytes, int]
+) -> Iterator[str]:
+    """Yield groups whose offsets were deleted, or are in no committed transaction.
+
+    They are there until a tombstone of the group itself.
+    """
+    deleted: dict[str, int] = {}
+    commits: dict[str, int] = {}
+    for key, last in latest.items():
+        if last.value is None and RECORDS.name(int.from_bytes(key[:2], "big")) in _GROUP_RECORDS:
+            with _located(log, last.offset):
+                deleted[_group_of(key)] = last.offset
+    for key, offset in written.items():
+        if int.from_bytes(key[:2], "big") in OFFSET_COMMITS:
+            with _located(log, offset):
+                name = _group_of(key)
+            commits[name] = max(commits.get(name, -1), offset)
+    for name, offset in commits.items():
+        if deleted.get(name, -1) < offset:
+            yield name
+
+
+def _group_of(key: bytes) -> str:
+    """Return the group in a record's key, its first field."""
+    fields = RECORDS.parse_keyed(key, None).key or {}
+    name: str = fields["group" if "group" in fields else "group_id"]
+    return name
 
 
 def _add(groups: dict[str, _Records], key: bytes, last: LastRecord) -> None:
@@ -187,7 +244,7 @@ def _classic_group(name: str, records: _Records) -> Group:
     value = records.of_group.get("GroupMetadata")
     if value is None:
         return Group(
-            name, GroupType.CLASSIC, GroupState.EMPTY, None, None, None, (), records.offsets
+            name, GroupType.CLASSIC, GroupState.EMPTY, None, None, None, None, (), records.offsets
         )
     is_consumer = value["protocol_type"] == _CONSUMER_PROTOCOL
     members = tuple(
@@ -199,6 +256,7 @@ def _classic_group(name: str, records: _Records) -> Group:
         GroupType.CLASSIC,
         GroupState.STABLE if members else GroupState.EMPTY,
         value["generation"],
+        None,
         value["protocol_type"] or None,
         value["protocol"],
         members,
@@ -229,15 +287,16 @@ def _classic_member(value: Values, *, is_consumer: bool) -> GroupMember:
         tuple(subscribed),
         None,
         assigned,
+        assigned,
     )
 
 
 def _newer_group(name: str, prefix: str, kind: GroupType, records: _Records) -> Group:
     epoch: int = records.of_group[f"{prefix}Metadata"]["epoch"]
     target = records.of_group.get(f"{prefix}TargetAssignmentMetadata")
-    target_epoch: int = 0 if target is None else target["assignment_epoch"]
+    target_epoch: int | None = None if target is None else target["assignment_epoch"]
     members = tuple(
-        _newer_member(prefix, member_id, target_epoch, records)
+        _newer_member(prefix, kind, member_id, target_epoch, records)
         for member_id in records.member_ids(f"{prefix}MemberMetadata")
     )
     return Group(
@@ -245,17 +304,24 @@ def _newer_group(name: str, prefix: str, kind: GroupType, records: _Records) -> 
         kind,
         _state(kind, epoch, target_epoch, members, records),
         epoch,
-        None,
-        None,
+        target_epoch,
+        kind.value,
+        _chosen_assignor(records.of_members.get(f"{prefix}MemberMetadata", {})),
         members,
         records.offsets,
     )
 
 
+def _chosen_assignor(members: Mapping[str, Values]) -> str | None:
+    """Return the assignor that most members name."""
+    named = [each["server_assignor"] for each in members.values() if each.get("server_assignor")]
+    return Counter(named).most_common(1)[0][0] if named else None
+
+
 def _state(
     kind: GroupType,
     epoch: int,
-    target_epoch: int,
+    target_epoch: int | None,
     members: tuple[GroupMember, ...],
     records: _Records,
 ) -> GroupState:
@@ -263,20 +329,42 @@ def _state(
         return GroupState.EMPTY
     if kind is GroupType.SHARE:
         return GroupState.STABLE
-    if kind is GroupType.STREAMS and "StreamsGroupTopology" not in records.of_group:
+    if kind is GroupType.STREAMS and not _is_topology_ready(members, records):
         return GroupState.NOT_READY
-    if epoch > target_epoch:
+    if target_epoch is None or epoch > target_epoch:
         return GroupState.ASSIGNING
     is_stable = all(each.is_reconciled for each in members)
     return GroupState.STABLE if is_stable else GroupState.RECONCILING
 
 
+def _is_topology_ready(members: tuple[GroupMember, ...], records: _Records) -> bool:
+    """Return whether a streams group has its topology and that topology's topics."""
+    topology = records.of_group.get("StreamsGroupTopology")
+    if topology is None:
+        return False
+    metadata = records.of_group["StreamsGroupMetadata"]
+    validated: int = metadata["validated_topology_epoch"]
+    if validated == _NOT_VALIDATED and not metadata["last_assignment_configs"]:
+        # 4.1 writes neither, and assigns no task until the topics are there. After a load it knows
+        # the topics again once a member answers.
+        return any(each.target for each in members)
+    epoch: int = topology["epoch"]
+    return validated == epoch
+
+
 def _newer_member(
-    prefix: str, member_id: str, target_epoch: int, records: _Records
+    prefix: str, kind: GroupType, member_id: str, target_epoch: int | None, records: _Records
 ) -> GroupMember:
     metadata = records.member(f"{prefix}MemberMetadata", member_id) or {}
     current = records.member(f"{prefix}CurrentMemberAssignment", member_id) or {}
+    target = records.member(f"{prefix}TargetAssignmentMember", member_id) or {}
     epoch = current.get("member_epoch")
+    stable = _STABLE_STREAMS if kind is GroupType.STREAMS else _STABLE
+    partitions = {
+        each["topic_id"]: set(each["partitions"]) for each in current.get("assigned_partitions", ())
+    }
+    for each in current.get("partitions_pending_revocation", ()):
+        partitions.setdefault(each["topic_id"], set()).update(each["partitions"])
     return GroupMember(
         member_id,
         metadata["client_id"],
@@ -284,17 +372,25 @@ def _newer_member(
         metadata.get("instance_id"),
         metadata["rack_id"],
         epoch,
-        epoch == target_epoch and current.get("state") == _STABLE,
+        epoch is not None and epoch == target_epoch and current.get("state") == stable,
         tuple(metadata.get("subscribed_topic_names", ())),
         metadata.get("subscribed_topic_regex") or None,
-        tuple(_assigned(current)),
+        (
+            *(Assigned(topic, tuple(sorted(each))) for topic, each in partitions.items()),
+            *_tasks(current),
+        ),
+        (
+            *(
+                Assigned(each["topic_id"], each["partitions"])
+                for each in target.get("topic_partitions", ())
+            ),
+            *_tasks(target),
+        ),
     )
 
 
-def _assigned(current: Values) -> Iterator[Assigned]:
-    """Yield the partitions, or the tasks, of a member."""
-    for each in current.get("assigned_partitions", ()):
-        yield Assigned(each["topic_id"] or "", each["partitions"])
+def _tasks(assignment: Values) -> Iterator[Assigned]:
+    """Yield the tasks of a member of a streams group."""
     for kind in ("active", "standby", "warmup"):
-        for each in current.get(f"{kind}_tasks", ()):
+        for each in assignment.get(f"{kind}_tasks", ()):
             yield Assigned(each["subtopology_id"], each["partitions"], kind)

@@ -16,6 +16,7 @@ from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.record_times import (
@@ -32,6 +33,7 @@ class OffsetPlace(enum.StrEnum):
     BELOW_START = "below-log-start"
     BEYOND_END = "beyond-log-end"
     NO_PARTITION = "no-partition"
+    OTHER_TOPIC = "other-topic"
 
 
 class Unread(NamedTuple):
@@ -57,6 +59,14 @@ class Unread(NamedTuple):
     first_timestamp: int | None
     newest_timestamp: int | None
 
+    def lag_ms(self, now: int | None) -> int | None:
+        """Return the time from the first record to `now`, or to the newest record."""
+        if not self.records:
+            return 0
+        until = self.newest_timestamp if now is None else now
+        since = self.first_timestamp
+        return None if since is None or until is None else until - since
+
 
 class PartitionLag(NamedTuple):
     """The lag of a group in a partition.
@@ -73,7 +83,7 @@ class PartitionLag(NamedTuple):
         Where that offset is.
     log_start_offset, log_end_offset : int or None
         Inclusive and exclusive; for readers of committed records, the end is the last stable
-        offset. None if the partition is not in the store.
+        offset. None if the partition, or the topic of the commit, is not in the store.
     unread : Unread or None
         The records that the group has not read yet; None if the partition is not in the store, or
         if reading stopped at corrupt bytes before the end.
@@ -120,13 +130,7 @@ class PartitionLag(NamedTuple):
         0 if nothing is unread; None if the first unread record has no timestamp, or nothing is
         known. Negative if its timestamp is after `now`.
         """
-        if self.unread is None:
-            return None
-        if not self.unread.records:
-            return 0
-        until = self.unread.newest_timestamp if self.now is None else self.now
-        since = self.unread.first_timestamp
-        return None if since is None or until is None else until - since
+        return None if self.unread is None else self.unread.lag_ms(self.now)
 
 
 def lag_of(
@@ -145,6 +149,13 @@ def lag_of(
             key.group, topic_partition, committed, OffsetPlace.NO_PARTITION, None, None, None, now
         )
     log = store.partitions[topic_partition]
+    if committed.topic_id is not None and (
+        (read_topic_id(log.path) or committed.topic_id) != committed.topic_id
+    ):
+        # The topic was deleted and created again, and the broker that did it not the coordinator.
+        return PartitionLag(
+            key.group, topic_partition, committed, OffsetPlace.OTHER_TOPIC, None, None, None, now
+        )
     return log.retry_if_changed(
         lambda: _lag_of(log, key.group, committed, now, isolation, on_corrupt)
     )

@@ -1,10 +1,11 @@
 """The last record of each key of a compacted topic, as its reader has it.
 
 Records sent in a transaction count at its COMMIT marker, which may follow later records of the same
-key; the transaction does not replace a later record.
+key; the transaction does not replace a later record, nor restore a key that was deleted meanwhile.
+(Coordinators of ZooKeeper clusters restored it when they loaded the log, and only then.)
 
-Source: Kafka 2.4.0 ``GroupMetadataManager.doLoadGroupsAndOffsets``; 4.1.1
-``OffsetMetadataManager.replayEndTransactionMarker``.
+Source: Kafka 4.1.1 ``OffsetMetadataManager.replay``, ``replayEndTransactionMarker``; 2.4.0
+``GroupMetadata.removeOffsets``.
 """
 from __future__ import annotations
 
@@ -37,16 +38,21 @@ def last_records(
     log: PartitionLog,
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
+    written: dict[bytes, int] | None = None,
 ) -> Latest:
     """Find the last record of each key, by first write.
 
-    `on_corrupt` and `skipped` are as for `PartitionLog.records`.
+    `on_corrupt` and `skipped` are as for `PartitionLog.records`. `written` receives the offset of
+    each key's last record with a value, whether its transaction was committed or not.
     """
-    return log.retry_if_changed(partial(_latest, log, on_corrupt, skipped))
+    return log.retry_if_changed(partial(_latest, log, on_corrupt, skipped, written))
 
 
 def _latest(
-    log: PartitionLog, on_corrupt: OnCorrupt, skipped: list[SkippedBytes] | None
+    log: PartitionLog,
+    on_corrupt: OnCorrupt,
+    skipped: list[SkippedBytes] | None,
+    written: dict[bytes, int] | None,
 ) -> Latest:
     """Find the last record of each key, with transactions applied, batch by batch."""
     latest: Latest = {}
@@ -58,7 +64,12 @@ def _latest(
         offsets = columns["offset"].to_numpy()
         producers = columns["producer_id"].to_numpy()
         in_transaction = columns["is_transactional"].to_numpy(zero_copy_only=False)
-        markers = np.flatnonzero(columns["is_control"].to_numpy(zero_copy_only=False))
+        is_control = columns["is_control"].to_numpy(zero_copy_only=False)
+        if written is not None:
+            has_value = columns["value"].is_valid().to_numpy(zero_copy_only=False)
+            last = _last_of_each_key(columns, offsets, np.flatnonzero(has_value & ~is_control))
+            written.update((key, each.offset) for key, each in last.items())
+        markers = np.flatnonzero(is_control)
         start = 0
         for end in (*markers.tolist(), len(offsets)):
             plain = np.flatnonzero(~in_transaction[start:end]) + start
@@ -112,6 +123,5 @@ def _commit(latest: Latest, ended: Latest) -> None:
         if written.value is None:
             continue
         before = latest.get(key)
-        # A null value removes the key from a broker's memory, so it can't count as later.
-        if before is None or before.value is None or before.offset < written.offset:
+        if before is None or before.offset < written.offset:
             latest[key] = written

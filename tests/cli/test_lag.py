@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from cli.running import Run, assert_one_sentence
-from use_cases.stores import T0, commit, record, written
+from models.internal_topics import pack_offset_commit_key, pack_offset_commit_value
+from use_cases.stores import T0, commit, record, set_topic_id, share_state, written
 
 from kafkastore.cli.options.durations import format_duration
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -27,6 +29,19 @@ def root(tmp_path: Path) -> Path:
             commit("billing", "orders", 0, 18), commit("audit:eu", "orders", 0, 1)
         )
     return tmp_path / "logs"
+
+
+TOPIC_ID = "2P-XnPKnTZG5NwujU8kn6Q"
+
+
+def add_share_group(root: Path, start_offset: int = 5, topic_id: str = TOPIC_ID) -> None:
+    """Let a share group have completed 5 offsets of orders, of which it rejected 2."""
+    with written(root) as partition:
+        batches = ((6, 8, 2, 1), (9, 10, 4, 1), (11, 11, 0, 1))
+        partition("__share_group_state").add(
+            share_state("shared", topic_id, 0, start_offset, *batches)
+        )
+    set_topic_id(root / "orders-0", TOPIC_ID)
 
 
 def test_groups_are_listed_with_their_unread_records(run: Run, root: Path) -> None:
@@ -55,11 +70,84 @@ def test_the_end_of_the_lag_may_be_relative_to_the_newest_record(run: Run, root:
         assert row["lag_ms"] == lag_ms
 
 
+def test_share_groups_have_a_table_of_their_own(run: Run, root: Path) -> None:
+    add_share_group(root)
+    ran = run("lag", root)
+    assert re.search(
+        r"^shared +orders-0 +5 +20 +10 +10 +14m +3 +2 +1 +2020-09-13T12:31:40.000Z$", ran.out,
+        re.MULTILINE,
+    )
+    assert "2 groups, 2 committed offsets: 19 unread records\n" in ran.out
+    assert ran.out.endswith("1 share group, 1 partition: 10 unread records\n")
+    ran = run("lag", root, "--group", "shared")
+    assert (ran.code, "committed" in ran.out) == (0, False)
+    (row,) = run("lag", root, "--group", "shared", "--topic", "orders", "--json").lines
+    assert (row["lag_offsets"], row["lag_records"]) == (10, 10)
+    ran = run("lag", root, "--group", "billing", "--json")
+    assert [line["group"] for line in ran.lines] == ["billing"]
+    assert_one_sentence(run("lag", root, "--group", "none"), "none")
+
+
+def test_share_groups_are_enough(run: Run, root: Path) -> None:
+    add_share_group(root)
+    ran = run("lag", root / "__share_group_state-0", root / "orders-0")
+    assert (ran.code, ran.out.splitlines()[-1]) == (
+        0, "1 share group, 1 partition: 10 unread records"
+    )
+
+
+def test_a_share_group_that_lost_records_is_a_problem(run: Run, root: Path) -> None:
+    add_share_group(root, start_offset=1)  # the log starts at 3
+    ran = run("lag", root, "--group", "shared", "--json")
+    assert (ran.code, ran.lines[0]["lost_offsets"], ran.lines[0]["lag_records"]) == (1, 2, 12)
+    assert "2 offsets deleted unread" in run("lag", root, "--group", "shared").out
+
+
+def test_a_share_group_of_a_missing_topic_is_shown_with_its_id(run: Run, root: Path) -> None:
+    other = "AAAAAAAAAAAAAAAAAAAAAQ"
+    add_share_group(root, topic_id=other)
+    (row,) = run("lag", root, "--group", "shared", "--json").lines
+    assert (row["topic"], row["start_offset"], row["lag_offsets"]) == (other, 5, None)
+    assert other in run("lag", root, "--group", "shared").out
+
+
+def test_positions_are_read_without_the_lines_of_share_groups(
+    run: Run, root: Path, tmp_path: Path
+) -> None:
+    add_share_group(root)
+    saved = tmp_path / "positions.json"
+    saved.write_text(run("lag", root, "--json").out)
+    rows = run("lag", root, "--offsets-file", saved, "--json").lines
+    assert [row["group"] for row in rows] == ["audit:eu", "billing"]
+
+
+def test_an_offset_of_a_deleted_topic_has_no_lag(run: Run, root: Path) -> None:
+    key = pack_offset_commit_key(OffsetCommitKey("billing", "orders", 0))
+    with written(root) as partition:
+        for topic_id in ("AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID):
+            value = pack_offset_commit_value(OffsetAndMetadata(4, "", T0, topic_id=topic_id), 4)
+            partition("__consumer_offsets").add(record(T0, value, key))
+            if topic_id != TOPIC_ID:
+                set_topic_id(root / "orders-0", TOPIC_ID)
+                stale = run("lag", root, "--group", "billing", "--json")
+                shown = run("lag", root, "--group", "billing")
+    (row,) = stale.lines
+    assert (row["place"], row["offset"], row["lag_offsets"]) == ("other-topic", 4, None)
+    assert "an earlier topic" in shown.out
+    (row,) = run("lag", root, "--group", "billing", "--json").lines
+    assert (row["place"], row["lag_offsets"]) == ("in-log", 16)
+
+
 def test_json_has_the_documented_fields(run: Run, root: Path) -> None:
     chapter = DOCUMENT.read_text(encoding="utf-8").split("\n## lag\n")[1].split("\n## ")[0]
-    documented = set(re.findall(r"`([a-z_]+)`", chapter.partition("JSON")[2]))
+    own, _, of_share_groups = chapter.partition("JSON, ")[2].partition("JSON of share groups")
+    documented = set(re.findall(r"`([a-z_]+)`", own))
     for row in run("lag", root, "--json").lines:
         assert set(row) <= documented
+    add_share_group(root)
+    *_, row = run("lag", root, "--json").lines
+    cells = re.findall(r"^\| (`.*`) \|", of_share_groups, re.MULTILINE)
+    assert set(row) == set(re.findall(r"`([a-z_]+)`", " ".join(cells)))
 
 
 def test_its_json_output_can_be_read_as_positions(run: Run, root: Path, tmp_path: Path) -> None:

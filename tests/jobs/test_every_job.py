@@ -5,7 +5,7 @@ from shutil import copytree
 import pyarrow as pa
 import pytest
 from models.record_format import Batch, Row
-from use_cases.stores import T0, commit, record, written
+from use_cases.stores import T0, commit, record, set_topic_id, share_state, written
 
 import kafkastore
 from kafkastore.jobs.best_replicas import BestReplicasJob
@@ -21,6 +21,7 @@ from kafkastore.jobs.listing import ListJob, list_logs
 from kafkastore.jobs.offsets import OffsetsJob
 from kafkastore.jobs.predict import PredictJob
 from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.share_lag import ShareLagJob, share_positions
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.transactions import TransactionsJob
 from kafkastore.jobs.verify import VerifyJob
@@ -28,6 +29,7 @@ from kafkastore.runner import Failed, in_threads, run_here
 from kafkastore.store.partition_path import list_partition_paths
 
 NOW = T0 + 1000
+TOPIC_ID = "2P-XnPKnTZG5NwujU8kn6Q"
 
 #: Each kind of job: the job and its items in a store.
 JOBS = {
@@ -51,6 +53,7 @@ JOBS = {
     ),
     PredictJob: lambda store: (PredictJob(), PredictJob().items(store)),
     RetentionJob: lambda store: (RetentionJob(now=NOW), RetentionJob.items(store)),
+    ShareLagJob: lambda store: (ShareLagJob(), share_positions(store)),
     SizingJob: lambda store: (SizingJob(), SizingJob.items(store)),
     TransactionsJob: lambda store: (TransactionsJob(), TransactionsJob.items(store)),
     VerifyJob: lambda store: (VerifyJob(), list(VerifyJob.items(store))),
@@ -66,6 +69,9 @@ def root(tmp_path_factory):
             for step in range(4):
                 partition("orders", number).add(record(T0 + step))
             partition("__consumer_offsets").add(commit("billing", "orders", number, 1))
+            partition("__share_group_state").add(
+                share_state("shared", TOPIC_ID, number, 1, (2, 2, 2, 1))
+            )
     opened = Batch(
         (Row(4, T0 + 4, b"k", b"v"),), producer_id=1, producer_epoch=0, base_sequence=0,
         is_transactional=True,
@@ -73,6 +79,7 @@ def root(tmp_path_factory):
     for number in (0, 2):
         (log,) = (root / f"orders-{number}").glob("*.log")
         log.write_bytes(log.read_bytes() + opened.data)
+        set_topic_id(root / f"orders-{number}", TOPIC_ID)
     (root / "not a partition").mkdir()
     log = next((root / "orders-1").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-3] + b"\0\0\0")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from models.refused import change_refused, refused
-from use_cases.stores import T0, commit, record, written
+from use_cases.stores import T0, commit, record, set_topic_id, share_state, written
 
 import kafkastore
 from kafkastore import legacy, samples
@@ -29,6 +29,7 @@ from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.listing import ListJob, list_logs
 from kafkastore.jobs.predict import PredictJob, predict_start
 from kafkastore.jobs.retention import RetentionJob
+from kafkastore.jobs.share_lag import ShareLagJob
 from kafkastore.jobs.sizing import SizingJob, sizing_rows
 from kafkastore.jobs.transactions import TransactionsJob
 from kafkastore.jobs.verify import VerifyJob
@@ -251,6 +252,26 @@ def test_lags_are_those_of_lag(spark, clusters):
     assert (row["topic"], row["now"]) == ("orders", T0)
 
 
+def test_lags_of_share_groups_are_those_of_share_lag(spark, tmp_path):
+    topic_id = "2P-XnPKnTZG5NwujU8kn6Q"
+    with written(tmp_path) as partition:
+        for number in range(4):
+            partition("orders").add(record(T0 + number))
+        partition("__share_group_state").add(
+            share_state("shared", topic_id, 0, 1, (2, 2, 2, 1)),
+            share_state("shared", topic_id, 1, -1),
+        )
+    set_topic_id(tmp_path / "orders-0", topic_id)
+    found = rows(jobs.share_lag(spark, tmp_path))
+    assert [without_place(row) for row in found] == [
+        without_place(row)
+        for each in kafkastore.share_lag(tmp_path)
+        for row in ShareLagJob().rows(each)
+    ]
+    assert [(row["partition"], row["lag_records"]) for row in found] == [(0, 2), (1, None)]
+    assert {row["topic"] for row in found} == {"orders"}
+
+
 def test_latencies_are_those_of_latency_and_histograms_add_up(spark, clusters):
     found = rows(jobs.latency(spark, clusters[0]))
     by_topic = {each.topic: each for each in kafkastore.latency(kafkastore.open(clusters[0]))}
@@ -438,6 +459,7 @@ def test_columns_are_those_of_the_document():
         ("predict_start", PredictJob().schema()),
         ("compare", CompareJob().schema()),
         ("lag", LagJob().schema()),
+        ("share_lag", ShareLagJob().schema()),
         ("latency", LatencyJob().schema()),
         ("failover", FailoverJob().schema()),
         ("retention", RetentionJob().schema()),

@@ -4,7 +4,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from models.internal_topics import pack_offset_commit_key, pack_offset_commit_value
+from models.internal_topics import (
+    pack_key,
+    pack_offset_commit_key,
+    pack_offset_commit_value,
+    pack_value,
+)
 from models.written_log import UnsyncedFileSystem
 
 from kafkastore import LogDirWriter
@@ -13,6 +18,7 @@ from kafkastore.formats.topics.consumer_offsets import (
     OffsetAndMetadata,
     OffsetCommitKey,
 )
+from kafkastore.formats.topics.share_group_state import RECORDS as SHARE_RECORDS
 
 T0 = 1_600_000_000_000
 
@@ -29,6 +35,23 @@ def commit(group, topic, partition, offset, version=3):
     if offset is not None:
         value = pack_offset_commit_value(OffsetAndMetadata(offset, "", T0), version)
     return record(T0, value, pack_offset_commit_key(OffsetCommitKey(group, topic, partition)))
+
+
+def share_state(group, topic_id, partition, start_offset, *batches, **fields):
+    """Return a snapshot of ``__share_group_state``; a batch is first, last, state and count."""
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    value = pack_value(
+        SHARE_RECORDS, 0, 0, snapshot_epoch=0, state_epoch=0, leader_epoch=0,
+        start_offset=start_offset, create_timestamp=T0, write_timestamp=T0,
+        state_batches=[dict(zip(names, each, strict=True)) for each in batches], **fields,
+    )
+    key = pack_key(SHARE_RECORDS, 0, group_id=group, topic_id=topic_id, partition=partition)
+    return record(T0, value, key)
+
+
+def set_topic_id(directory, topic_id):
+    """Write the ``partition.metadata`` of a partition."""
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
 
 
 class Writer:

@@ -90,6 +90,16 @@ def test_a_commit_does_not_undo_a_later_record(tmp_path):
     assert found(tmp_path / "logs") == {("a", "t", 0): 12, ("a", "t", 1): 10}
 
 
+def test_a_commit_does_not_restore_an_offset_that_was_deleted(tmp_path):
+    with written(tmp_path / "logs") as partition:
+        offsets = partition(TOPIC)
+        offsets.send(7, commit("a", "t", 0, 10), commit("a", "t", 1, 10))
+        offsets.add(commit("a", "t", 0, None))
+        offsets.send(7, commit("a", "t", 1, 11))
+        offsets.end(7, is_commit=True)
+    assert found(tmp_path / "logs") == {("a", "t", 1): 11}
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["plain", "send", "commit", "abort"]),
@@ -119,6 +129,8 @@ def test_any_sequence_gives_the_offsets_of_a_coordinator_that_reads_each_record(
                 loaded[key] = (position, offset)
                 if offset is None:
                     del loaded[key]
+                    for written_by in pending.values():
+                        written_by.pop(key, None)
             elif kind == "send":
                 offsets.send(producer, commit(*key, offset))
                 is_open.add(producer)

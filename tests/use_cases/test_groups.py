@@ -153,27 +153,79 @@ def test_a_share_group_with_members_is_stable(read):
     assert (group.type, group.state) == (GroupType.SHARE, GroupState.STABLE)
 
 
-def test_a_streams_group_has_tasks(read):
-    tasks = ({"subtopology_id": "0", "partitions": (1,)},)
-    metadata = {
-        "client_id": "c", "client_host": "/h", "topology_epoch": 1, "process_id": "p",
-        "rebalance_timeout_ms": 1,
-    }
-    key = {"group_id": "g", "member_id": "m"}
-    records = (
-        *epochs(3, 3, "StreamsGroup"),
-        record("StreamsGroupMemberMetadata", key, metadata),
-        record("StreamsGroupCurrentMemberAssignment", key, {
-            "member_epoch": 3, "previous_member_epoch": 2, "state": 0, "active_tasks": tasks,
-            "standby_tasks": tasks,
+TASKS = ({"subtopology_id": "0", "partitions": (1,)},)
+
+
+def streams(state=1, configs=(), validated=-1, topology=0, target=TASKS):
+    """The records of a group of streams with one member."""
+    key, member_key = {"group_id": "g"}, {"group_id": "g", "member_id": "m"}
+    return (
+        record("StreamsGroupMetadata", key, {
+            "epoch": 3, "metadata_hash": 0, "validated_topology_epoch": validated,
+            "last_assignment_configs": configs,
         }),
+        record("StreamsGroupTargetAssignmentMetadata", key, {"assignment_epoch": 3}),
+        record("StreamsGroupTargetAssignmentMember", member_key, {"active_tasks": target}),
+        record("StreamsGroupMemberMetadata", member_key, {
+            "client_id": "c", "client_host": "/h", "topology_epoch": 1, "process_id": "p",
+            "rebalance_timeout_ms": 1,
+        }),
+        record("StreamsGroupCurrentMemberAssignment", member_key, {
+            "member_epoch": 3, "previous_member_epoch": 2, "state": state,
+            "active_tasks": TASKS, "standby_tasks": TASKS,
+        }),
+        record("StreamsGroupTopology", key, None if topology is None else {"epoch": topology}),
     )
-    (group,) = read(*records)
-    assert (group.type, group.state) == (GroupType.STREAMS, GroupState.NOT_READY)
-    active, standby = group.members[0].assigned
-    assert (active, standby) == (Assigned("0", (1,), "active"), Assigned("0", (1,), "standby"))
-    (group,) = read(*records, record("StreamsGroupTopology", {"group_id": "g"}, {"epoch": 1}))
-    assert group.state is GroupState.STABLE
+
+
+CONFIGS = ({"key": "num.standby.replicas", "value": "0"},)
+
+
+def test_a_streams_group_has_tasks(read):
+    (group,) = read(*streams())
+    assert (group.type, group.state) == (GroupType.STREAMS, GroupState.STABLE)
+    (found,) = group.members
+    assert found.assigned == (Assigned("0", (1,), "active"), Assigned("0", (1,), "standby"))
+    assert found.target == (Assigned("0", (1,), "active"),)
+
+
+@pytest.mark.parametrize(("fields", "state"), [
+    ({"topology": None}, GroupState.NOT_READY),
+    ({"target": ()}, GroupState.NOT_READY),  # as 4.1 writes it
+    ({"configs": CONFIGS}, GroupState.NOT_READY),
+    ({"configs": CONFIGS, "validated": 0}, GroupState.STABLE),
+    ({"configs": CONFIGS, "validated": 0, "topology": 1}, GroupState.NOT_READY),
+    ({"state": 2}, GroupState.RECONCILING),
+])
+def test_a_streams_group_is_ready_once_its_topology_is_validated(read, fields, state):
+    (group,) = read(*streams(**fields))
+    assert group.state is state
+
+
+def test_a_member_still_has_what_it_has_to_give_up(read):
+    given_up = ({"topic_id": TOPIC_ID, "partitions": (1,)},)
+    target = record(
+        "ConsumerGroupTargetAssignmentMember", {"group_id": "g", "member_id": "m"},
+        {"topic_partitions": given_up},
+    )
+    (group,) = read(
+        *epochs(3, 3), member("m", server_assignor="range"), target,
+        current("m", 2, 1, partitions_pending_revocation=given_up),
+    )
+    assert group.members[0].assigned == (Assigned(TOPIC_ID, (0, 1, 2)),)
+    assert group.members[0].target == (Assigned(TOPIC_ID, (1,)),)
+    assert (group.protocol_type, group.protocol) == ("consumer", "range")
+
+
+def test_a_group_that_lost_its_offsets_is_there_until_it_is_deleted(read):
+    key = internal_topics.pack_offset_commit_key(OffsetCommitKey("g", "t", 0))
+    value = internal_topics.pack_offset_commit_value(OffsetAndMetadata(5, "", 7), 3)
+    deleted = internal_topics.pack_group_key("g"), None
+    (group,) = read((key, value), (key, None))
+    assert (group.group, group.state, group.offsets) == ("g", GroupState.EMPTY, {})
+    assert read((key, value), (key, None), deleted) == []
+    assert read((key, None)) == []
+    assert [each.group for each in read(deleted, (key, value), (key, None))] == ["g"]
 
 
 def test_groups_are_sorted_and_records_of_newer_brokers_left_out(read):
@@ -182,7 +234,12 @@ def test_groups_are_sorted_and_records_of_newer_brokers_left_out(read):
     assert [group.group for group in found] == ["a", "b"]
 
 
-def test_a_corrupt_record_is_named(read):
+@pytest.mark.parametrize("records", [
+    [(bytes.fromhex("0003 0001 67"), b"\0\0\0")],
+    [(bytes.fromhex("0003 0002 67"), None)],
+    [(bytes.fromhex("0001 0002 67"), b""), (bytes.fromhex("0001 0002 67"), None)],
+])
+def test_a_corrupt_record_is_named(read, records):
     with pytest.raises(kafkastore.CorruptionError) as refused:
-        read((bytes.fromhex("0003 0001 67"), b"\0\0\0"))
+        read(*records)
     assert refused.value.path is not None

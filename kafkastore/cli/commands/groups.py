@@ -53,10 +53,13 @@ def _write_json(group: Group, topics: Mapping[str, str]) -> None:
     write_json({"kind": "group", **group_row(group)})
     for member in group.members:
         row = member_row(group, member)
-        assigned = [
-            {**each, "topic": topics.get(each["topic"], each["topic"])} for each in row["assigned"]
-        ]
-        write_json({"kind": "member", **row, "assigned": assigned})
+        named = {
+            name: [
+                {**each, "topic": topics.get(each["topic"], each["topic"])} for each in row[name]
+            ]
+            for name in ("assigned", "target")
+        }
+        write_json({"kind": "member", **row, **named})
     for row in offset_rows(group):
         write_json({"kind": "offset", **row})
 
@@ -72,8 +75,7 @@ def _print(
                 [
                     row["group"], row["type"], row["state"].replace("-", " "),
                     format_value(row["epoch"]),
-                    format_value(row["protocol"] or row["protocol_type"]), str(row["members"]),
-                    str(row["offsets"]),
+                    format_value(row["protocol"]), str(row["members"]), str(row["offsets"]),
                 ]
                 for row in map(group_row, found)
             ),

@@ -10,6 +10,7 @@ from kafkastore.cli.options.durations import format_duration
 from kafkastore.cli.options.positions import position_options, read_positions
 from kafkastore.cli.options.selection import NotInStoreError
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
+from kafkastore.cli.output.share_lags import print_share_lags
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import CorruptionError
@@ -17,6 +18,7 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.group_positions import committed_positions, position_items
 from kafkastore.jobs.lag import LagJob
+from kafkastore.jobs.share_lag import ShareLagJob, SharePosition, share_positions
 from kafkastore.log.isolation import Isolation
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError
 from kafkastore.use_cases.lag import OffsetPlace, PartitionLag
@@ -48,26 +50,67 @@ def command(
 ) -> int:
     """Show consumer lag in offsets, records and time.
 
-    Committed offsets are read from the __consumer_offsets partitions in PATH, or given. The exit
-    code is 1 if a committed offset is below the log start or beyond the log end, or if one was
-    given for a missing partition.
+    Committed offsets are read from the __consumer_offsets partitions in PATH, or given; what share
+    groups have read, from those of __share_group_state. The exit code is 1 if a committed offset is
+    below the log start or beyond the log end, or if one was given for a missing partition.
     """
     moments = [] if now is None else [call.parse_moment(now)]
     given = read_positions(offsets, offsets_file)
     until = next(iter(call.resolve_times(moments)), None)
-    committed = read_committed_offsets(call, groups, given)
+    shared = [] if given is not None else _share_positions(call, groups)
+    committed = _other_groups(call, groups, given, shared)
     job = LagJob(until, isolation, call.problems.on_corrupt)
     items = position_items(committed, call.selection.store, is_weighed=call.is_weighed)
-    lags = call.run(job, items, "reading")
+    lags = call.run(job, items, "reading") if items else []
+    share_job = ShareLagJob(until, isolation, call.problems.on_corrupt)
+    share_lags = call.run(share_job, shared, "reading") if shared else []
     if not call.as_json:
-        _print(call, lags)
+        if items or not shared:
+            _print(call, lags)
+        if shared:
+            print_share_lags(call, share_lags, is_first=not items)
     # A broker's own __consumer_offsets also have partitions of other brokers, so NO_PARTITION is a
     # problem only for offsets that the user gave.
     odd = {OffsetPlace.BELOW_START, OffsetPlace.BEYOND_END}
     if given:
         odd.add(OffsetPlace.NO_PARTITION)
     has_odd = any(each.place in odd for each in lags)
+    has_odd |= any(each.lost_offsets for each in share_lags)
     return FOUND_PROBLEMS if has_odd else call.problems.exit_code
+
+
+def _share_positions(call: StoreCall, groups: Sequence[str]) -> list[SharePosition]:
+    """Return what share groups have read of the selected partitions."""
+    unreadable: dict[TopicPartition, CorruptionError] = {}
+    found = share_positions(
+        call.selection.store,
+        groups,
+        partitions=call.selection.topic_partitions if call.is_narrowed else None,
+        unreadable=unreadable,
+        is_weighed=call.is_weighed,
+    )
+    for partition, each in unreadable.items():
+        call.problems.add(partition, each)
+    return found
+
+
+def _other_groups(
+    call: StoreCall,
+    groups: Sequence[str],
+    given: Mapping[OffsetCommitKey, int] | None,
+    shared: Sequence[SharePosition],
+) -> Committed:
+    """Return the offsets of groups that commit; none if `shared` is enough."""
+    sharing = {each.key.group for each in shared}
+    others = [name for name in groups if name not in sharing]
+    if groups and not others:
+        return {}
+    try:
+        return read_committed_offsets(call, others, given)
+    except (NoCommittedOffsetsError, NotInStoreError):
+        if groups or not shared:
+            raise
+        return {}
 
 
 def read_committed_offsets(
@@ -139,6 +182,8 @@ def _note(found: PartitionLag) -> str:
     """Describe an unusual position of a group; empty for any other."""
     if found.place is OffsetPlace.NO_PARTITION:
         return "the partition is not in PATH"
+    if found.place is OffsetPlace.OTHER_TOPIC:
+        return "committed for an earlier topic of this name; consumers do not use it"
     notes = []
     if found.place is OffsetPlace.BELOW_START:
         notes.append(

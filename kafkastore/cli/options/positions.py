@@ -84,17 +84,21 @@ def _of_file(file: Path) -> Iterator[tuple[OffsetCommitKey, int]]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield _of_line(line, f"line {number} of {file}")
+                position = _of_line(line, f"line {number} of {file}")
+                if position is not None:
+                    yield position
 
 
-def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int]:
-    """Parse one position; unknown fields are ignored."""
+def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int] | None:
+    """Parse one position; unknown fields are ignored. None for a share group."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
         raise InvalidPositionError(f"{place} is not JSON") from None
     if not isinstance(row, dict):
         raise InvalidPositionError(f"{place} must be a JSON object, got {type(row).__name__}")
+    if "start_offset" in row and "offset" not in row:
+        return None
     group, topic = row.get("group", ""), row.get("topic")
     partition, offset = row.get("partition"), row.get("offset")
     if not isinstance(group, str) or not isinstance(topic, str):

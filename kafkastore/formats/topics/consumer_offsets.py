@@ -19,7 +19,7 @@ from kafkastore.formats.messages.record_tables import RecordTable
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
 
-_OFFSET_COMMITS = 0, 1  # with a key of 0.8.2, and of later versions
+OFFSET_COMMITS = 0, 1  # with a key of 0.8.2, and of later versions
 
 RECORDS = RecordTable("""
 LegacyOffsetCommit 0, key (group string, topic string, partition int32), versions 0-4, flexible 4+
@@ -283,7 +283,7 @@ class OffsetAndMetadata(NamedTuple):
     | `metadata`         | set by the client, mostly empty                            |
     | `commit_timestamp` | ms since 1970, by the broker's clock or from an old client |
     | `expire_timestamp` | ms since 1970; -1: none, or any version but 1              |
-    | `topic_id`         | 22 characters of URL-safe base64; None before 4.1          |
+    | `topic_id`         | 22 characters of base64; None before 4.2, in transactions  |
     """
 
     offset: int
@@ -307,7 +307,7 @@ def parse_offset_commit(
     >>> parse_offset_commit(key, value)[1][:3]
     (2, '', 1795165508017)
     """
-    if len(key) >= 2 and int.from_bytes(key[:2], "big") not in _OFFSET_COMMITS:
+    if len(key) >= 2 and int.from_bytes(key[:2], "big") not in OFFSET_COMMITS:
         return None
     record = RECORDS.parse_keyed(key, value)
     assert record.key is not None

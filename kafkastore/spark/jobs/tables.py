@@ -17,6 +17,7 @@ from kafkastore.jobs.latency import LatencyJob
 from kafkastore.jobs.listing import list_logs as listing_results
 from kafkastore.jobs.predict import predict_start as predict_results
 from kafkastore.jobs.retention import retention as retention_results
+from kafkastore.jobs.share_lag import share_lag as share_lag_results
 from kafkastore.jobs.sizing import SizingJob
 from kafkastore.jobs.transactions import transactions as transactions_results
 from kafkastore.jobs.verify import VerifyJob, severity_column
@@ -66,6 +67,7 @@ lag = _table_of(lag_results)
 list_logs = _table_of(listing_results)
 predict_start = _table_of(predict_results)
 retention = _table_of(retention_results)
+share_lag = _table_of(share_lag_results)
 transactions = _table_of(transactions_results)
 
 

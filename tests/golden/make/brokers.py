@@ -8,6 +8,7 @@ import argparse
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +42,10 @@ BROKERS = {
     "4.3.1": Artifacts("2.13", _LOG4J2),
 }
 
+# Clients and tools for groups of every kind, fetched apart from the broker.
+GROUP_TOOLS = ("kafka-streams", "kafka-tools")
+GROUPS_SINCE = (4, 1)
+
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>golden</groupId><artifactId>broker</artifactId><version>1</version>
@@ -69,7 +74,12 @@ def _pom(version: str) -> str:
     scala, more = BROKERS[version]
     kafka = (f"kafka_{scala}", "kafka-clients")
     wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in kafka] + list(more)
-    excluded = "".join(f"<exclusion>{_coordinates(name)}</exclusion>" for name in _UNWANTED)
+    return _project(wanted, _UNWANTED)
+
+
+def _project(wanted: Iterable[str], unwanted: Iterable[str]) -> str:
+    """Write a project with dependencies, without some of theirs."""
+    excluded = "".join(f"<exclusion>{_coordinates(name)}</exclusion>" for name in unwanted)
     dependencies = (
         f"    <dependency>{_coordinates(name)}<exclusions>{excluded}</exclusions></dependency>"
         for name in wanted
@@ -92,13 +102,26 @@ def jars(version: str, work: Path = WORK) -> Path:
     subprocess.CalledProcessError
         If Maven cannot fetch them.
     """
-    directory = work / "jars" / version
+    return _fetched(work / "jars" / version, _pom(version))
+
+
+def group_jars(version: str, work: Path = WORK) -> Path:
+    """Return the directory of the jars of `GROUP_TOOLS`, which need a broker's; fetch them.
+
+    Arguments and errors are as for `jars`.
+    """
+    wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in GROUP_TOOLS]
+    return _fetched(work / "jars" / f"{version}-groups", _project(wanted, ("*:*",)))
+
+
+def _fetched(directory: Path, project: str) -> Path:
+    """Return a directory of jars; if it is missing, let Maven copy a project's jars there."""
     if directory.is_dir():
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work, prefix="fetching-") as name:
+    with tempfile.TemporaryDirectory(dir=directory.parents[1], prefix="fetching-") as name:
         fetching = Path(name)
-        (fetching / "pom.xml").write_text(_pom(version))
+        (fetching / "pom.xml").write_text(project)
         subprocess.run(
             [
                 *("mvn", "-q", "-B", "-f", str(fetching), "dependency:copy-dependencies"),
@@ -142,8 +165,11 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=WORK)
     arguments = parser.parse_args()
     for version in arguments.version or BROKERS:
-        directory = jars(version, arguments.work)
-        print(version, len(list(directory.iterdir())), "jars in", directory, flush=True)
+        directories = [jars(version, arguments.work)]
+        if version_key(version) >= GROUPS_SINCE:
+            directories.append(group_jars(version, arguments.work))
+        for directory in directories:
+            print(version, len(list(directory.iterdir())), "jars in", directory, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import hashlib
 import json
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,7 +29,7 @@ def client_version(broker_version: str) -> str:
     return CLIENT_OF.get(broker_version, broker_version)
 
 
-def _classes(version: str, work: Path, name: str) -> Path:
+def _classes(version: str, work: Path, name: str, more: Sequence[Path]) -> Path:
     """Compile a driver against a version's jars, once for each text of the source."""
     source = Path(__file__).parent / f"{name}.java"
     digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
@@ -41,7 +42,7 @@ def _classes(version: str, work: Path, name: str) -> Path:
         subprocess.run(
             [
                 *(jdk_program("javac"), "-nowarn", "-XDsuppressNotes", "-d", str(classes)),
-                *("-cp", class_path(version, work), str(source)),
+                *("-cp", class_path(version, work, *more), str(source)),
             ],
             check=True,
         )
@@ -64,6 +65,8 @@ class JavaClient:
         Where jars and classes are kept.
     driver : str, optional
         The program, a ``.java`` file next to this one; by default the version's.
+    more : sequence of path
+        Goes before the jars of the version.
 
     Attributes
     ----------
@@ -71,12 +74,18 @@ class JavaClient:
         It can only produce and consume; topics are made by the broker's command line tool.
     """
 
-    def __init__(self, version: str, work: Path = WORK, driver: str | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        work: Path = WORK,
+        driver: str | None = None,
+        more: Sequence[Path] = (),
+    ) -> None:
         self.version = version
         self.is_old = version in OLD_CLIENTS
         name = driver or ("OldDriver" if self.is_old else "Driver")
-        classes = _classes(version, work, name)
-        command = java_command(class_path(version, work, classes), name, logs_as="client")
+        classes = _classes(version, work, name, more)
+        command = java_command(class_path(version, work, classes, *more), name, logs_as="client")
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors

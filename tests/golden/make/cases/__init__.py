@@ -4,6 +4,7 @@ from . import (  # noqa: F401
     codecs,
     compaction,
     crashes,
+    groups,
     kraft_cluster,
     kraft_metadata,
     kraft_single,
