@@ -51,7 +51,7 @@ JOBS = {
     RetentionJob: lambda store: (RetentionJob(now=NOW), RetentionJob.items(store)),
     SizingJob: lambda store: (SizingJob(), SizingJob.items(store)),
     TransactionsJob: lambda store: (TransactionsJob(), TransactionsJob.items(store)),
-    VerifyJob: lambda store: (VerifyJob(), list(VerifyJob.items(store))),
+    VerifyJob: lambda store: (VerifyJob(), list(VerifyJob().items(store))),
 }  # fmt: skip
 
 
