@@ -34,7 +34,6 @@ from kafkastore.writing.topic_settings import TopicSetting, TopicSettings, setti
 
 _POLICY, _RETENTION_MS = "cleanup.policy", "retention.ms"
 _KINDS = {
-    StrayReason.NO_TOPIC_ID: FindingKind.MISSING_TOPIC_ID,
     StrayReason.UNKNOWN_TOPIC: FindingKind.NOT_IN_CLUSTER,
     StrayReason.NOT_A_REPLICA: FindingKind.NOT_A_REPLICA,
 }
@@ -149,29 +148,31 @@ class ClusterCheck:
 
     def _stray(self, log: PartitionLog, topic_id: str | None) -> Iterator[Finding]:
         """Report a log that the broker does not serve."""
-        reason, why = self.assignments.why_not_served(log, topic_id)
-        if reason is None:
+        path, known_id = log.path / PARTITION_METADATA, self.assignments.topic_ids.get(log.topic)
+        if topic_id is not None and known_id is not None and topic_id != known_id:
+            yield Finding(
+                FindingKind.TOPIC_ID_MISMATCH, path, None,
+                f"topic {log.topic} has id {topic_id} here, and {known_id} in "
+                f"{self.assignments.cluster}",
+                _MOVE_AWAY,
+            )
             return
-        kind, remedy = _KINDS[reason], _MOVE_AWAY
+        reason, why = self.assignments.why_not_served(log, topic_id)
         if reason is StrayReason.NO_TOPIC_ID:
-            known_id = self.assignments.topic_ids.get(log.topic)
-            if known_id and self.assignments.why_not_served(log, known_id)[0] is None:
-                where = "" if self.metadata_path is None else (
-                    f" --metadata {shlex.quote(str(self.metadata_path))}"
-                )
-                remedy = command(f"repair{where}", log.path)
-        elif reason is StrayReason.UNKNOWN_TOPIC and log.topic in self.assignments.topic_ids:
-            known_id = self.assignments.topic_ids[log.topic]
-            if known_id != topic_id:
-                kind = FindingKind.TOPIC_ID_MISMATCH
-                why = (
-                    f"topic {log.topic} has id {topic_id} here, and {known_id} in "
-                    f"{self.assignments.cluster}"
-                )
-        path = log.path
-        if kind in (FindingKind.MISSING_TOPIC_ID, FindingKind.TOPIC_ID_MISMATCH):
-            path /= PARTITION_METADATA
-        yield Finding(kind, path, None, why, remedy)
+            yield Finding(
+                FindingKind.MISSING_TOPIC_ID, path, None, why, self._remedy(log, known_id)
+            )
+        elif reason is not None:
+            yield Finding(_KINDS[reason], log.path, None, why, _MOVE_AWAY)
+
+    def _remedy(self, log: PartitionLog, known_id: str | None) -> str:
+        """Return how a log gets its topic id, if the broker should have it."""
+        if known_id is None or self.assignments.why_not_served(log, known_id)[0] is not None:
+            return _MOVE_AWAY
+        where = "" if self.metadata_path is None else (
+            f" --metadata {shlex.quote(str(self.metadata_path))}"
+        )
+        return command(f"repair{where}", log.path)
 
     def _configured(
         self, finding: Finding, log: PartitionLog, setting: TopicSetting

@@ -57,8 +57,8 @@ class UnreadMetadataWarning(UserWarning):
         self.error = error
 
 
-def find_cluster(store: LogStore, metadata: Metadata = None) -> Cluster | None:
-    """Return the cluster of `metadata`, or of the metadata log in a store, if any."""
+def find_cluster(store: LogStore | None, metadata: Metadata = None) -> Cluster | None:
+    """Return the cluster of `metadata`, or else of the metadata log in a store."""
     if isinstance(metadata, Cluster):
         return metadata
     if metadata is not None:
@@ -66,10 +66,12 @@ def find_cluster(store: LogStore, metadata: Metadata = None) -> Cluster | None:
         if found.source is MetadataSource.LOG_DIRECTORIES:
             raise NoMetadataError(f"{listed(metadata)[0]} has no {METADATA_PARTITION}")
         return found
-    return cluster_as_of(store, END) if METADATA_PARTITION in store.partitions else None
+    if store is None or METADATA_PARTITION not in store.partitions:
+        return None
+    return cluster_as_of(store, END)
 
 
-def find_cluster_or_warn(store: LogStore, metadata: Metadata = None) -> Cluster | None:
+def find_cluster_or_warn(store: LogStore | None, metadata: Metadata = None) -> Cluster | None:
     """Find the cluster; a warning says why the store's own can't be read."""
     try:
         return find_cluster(store, metadata)

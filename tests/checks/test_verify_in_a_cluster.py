@@ -152,6 +152,15 @@ def test_no_command_gives_an_id_to_a_log_that_the_broker_should_not_have(strays:
     assert not finding.remedy.startswith("kafkastore ")
 
 
+def test_the_id_of_another_topic_of_the_cluster_is_not_that_of_this_one(root: Path) -> None:
+    write_partition(root, "known-0", DIRECTORY)
+    write_metadata(
+        root, *known_topic((1,)), made.topic("other", DIRECTORY),
+        made.partition(0, DIRECTORY, replicas=(1,)),
+    )
+    assert kinds_of(root)["known-0"] == {FindingKind.TOPIC_ID_MISMATCH}
+
+
 def test_a_corrupt_topic_id_is_not_missing_too(strays: Path) -> None:
     (strays / "known-3" / "partition.metadata").write_text("version: 0\ntopic_id: nonsense")
     assert kinds_of(strays)["known-3"] == {FindingKind.CORRUPT_PARTITION_METADATA}

@@ -97,7 +97,7 @@ def test_the_metadata_of_the_cluster_is_compared_and_named(
     moved = metadata.rename(tmp_path / metadata.name)
     assert run("verify", of_a_cluster, "--json").lines[-1]["cluster"] is None
     elsewhere = run("verify", of_a_cluster, "--json", "--metadata", moved)
-    assert elsewhere.lines[-1]["cluster"] .endswith("as of offset 4")
+    assert elsewhere.lines[-1]["cluster"].endswith("as of offset 4")
     refused = run("verify", of_a_cluster, "--metadata", of_a_cluster)
     assert_one_sentence(refused, "__cluster_metadata-0")
 
