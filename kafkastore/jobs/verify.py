@@ -19,6 +19,7 @@ from kafkastore.checks.verify import (
     differing_topic_id,
     logs_to_check,
 )
+from kafkastore.errors import InvalidConfigError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row, columns_of
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
@@ -135,7 +136,10 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
             checked.findings.insert(0, item.duplicate)
         checked.findings.extend(item.topic_ids)
         if self.cluster is not None:
-            self.cluster.compare(log, checked)
+            try:
+                self.cluster.compare(log, checked)
+            except InvalidConfigError as error:  # of a newer broker
+                checked.failures.append(error)
             checked.topic_id = None  # compared already
         return checked
 

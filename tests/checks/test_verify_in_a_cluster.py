@@ -1,5 +1,6 @@
 """Verification against the metadata of the cluster: topic ids, replicas, configurations."""
 
+import pickle
 import shlex
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from models.record_strategies import in_a_row
 import kafkastore
 from kafkastore.checks.findings import FindingKind, Severity
 from kafkastore.checks.predict import Outcome
+from kafkastore.checks.verify import ClusterCheck
 from kafkastore.cli.command_list import cli
-from kafkastore.jobs.verify import verify
+from kafkastore.errors import InvalidConfigError
+from kafkastore.jobs.verify import VerifyJob, verify
+from kafkastore.runner import run_here
 
 NOW = 1_500_000_000_000
 THIRD_ID = "LLUaxMTSAjCqPAQzcBqc0Q"
@@ -242,6 +246,32 @@ def test_retention_is_a_risk_only_for_topics_that_have_it(root: Path, name: str)
     risks = {FindingKind.TIMESTAMP_IN_SECONDS, FindingKind.ZERO_TIME_INDEX_ENTRIES}
     kept = {FindingKind.KEPT_TIMESTAMP_IN_SECONDS, FindingKind.KEPT_ZERO_TIME_INDEX_ENTRIES}
     assert found & (risks | kept) == (risks if is_risk else kept)
+
+
+def test_an_unknown_value_of_a_configuration_is_the_failure_of_its_topic_alone(
+    root: Path,
+) -> None:
+    for name in ("known-0", "nameless-0"):
+        write_partition(root, name, None)
+    write_metadata(root, *known_topic((1,)), made.config("compression.type", "lzma", "known"))
+    store = kafkastore.open(root)
+    job = VerifyJob(cluster=ClusterCheck.of(kafkastore.cluster(root), store))
+    failures = {
+        str(each.topic_partition): [type(error) for error in each.failures]
+        for each in job.results(list(job.items(store)), run_here)
+    }
+    assert failures["known-0"] == [InvalidConfigError]
+    assert failures["nameless-0"] == []
+
+
+def test_the_check_works_in_other_processes(strays: Path) -> None:
+    store = kafkastore.open(strays)
+    job = VerifyJob(cluster=ClusterCheck.of(kafkastore.cluster(strays), store))
+    items = list(job.items(store))
+    sent, those = pickle.loads(pickle.dumps((job, items)))
+    assert [each.findings for each in sent.results(those, run_here)] == [
+        each.findings for each in job.results(items, run_here)
+    ]
 
 
 def test_an_interval_above_the_size_of_a_segment_leaves_its_index_empty(root: Path) -> None:
