@@ -52,7 +52,6 @@ from kafkastore.jobs.predict import predict_start
 from kafkastore.jobs.retention import retention
 from kafkastore.jobs.share_lag import share_lag
 from kafkastore.jobs.sizing import sizing
-from kafkastore.jobs.topic_settings import UnreadMetadataWarning
 from kafkastore.jobs.transactions import transactions
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
@@ -66,6 +65,7 @@ from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
+from kafkastore.store.cluster_metadata import UnreadMetadataWarning
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.log_store import open_store as open
 from kafkastore.store.partition_log import PartitionLog

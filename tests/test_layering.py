@@ -22,7 +22,8 @@ LAYERS = (
     ("metadata",),
     ("recovery",),
     ("lookup",),
-    ("store", "writing"),
+    ("store",),
+    ("writing",),
     ("SINGLE_MODULES",),  # modules at the top, in no folder: runner, time_axes
     ("changes",),
     ("legacy", "migration", "checks"),

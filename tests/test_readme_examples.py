@@ -75,9 +75,18 @@ def test_the_formats_example_prints_what_its_comments_say(tmp_path: Path) -> Non
 
 
 def test_the_writing_example_prints_what_its_comment_says(tmp_path: Path) -> None:
-    (block,) = (block for block in blocks("python", WRITING) if "LogDirWriter" in block.text)
+    (block,) = (block for block in blocks("python", WRITING) if '"written"' in block.text)
     (line,) = run_python(block.text, tmp_path).splitlines()
     assert f"# {line}" in block.text
+
+
+def test_the_example_of_writing_in_a_cluster_prints_what_its_comments_say(
+    golden: Any, tmp_path: Path
+) -> None:
+    (block,) = (block for block in blocks("python", WRITING) if "metadata=" in block.text)
+    (tmp_path / "disk1").symlink_to(golden("4.1.1", "kraft-metadata", "answers").logs)
+    printed = run_python(f"import kafkastore\n{block.text}", tmp_path).splitlines()
+    assert printed == re.findall(r"# (\S.*)$", block.text, re.MULTILINE)
 
 
 def test_every_path_that_is_named_exists() -> None:

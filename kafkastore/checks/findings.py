@@ -40,6 +40,7 @@ _NOT_CONSUMED = "consumers fail at this batch"
 _EPOCHS_COMPARED = "followers that compare leader epochs may truncate at the wrong offset"
 _NO_LOOKUP = "lookups by time do not find the records at their real time"
 _KEPT = f"{_NO_LOOKUP}, and time-based retention never deletes this segment and later ones"
+_STRAY = "a broker of a KRaft cluster treats the partition as stray, and renames its directory"
 _REBUILT = "a broker rebuilds the index at its next start"
 _ABORTED_SERVED = "consumers with read_committed receive records of aborted transactions"
 _COMMITTED_MISSED = "consumers with read_committed miss committed records"
@@ -101,6 +102,8 @@ class FindingKind(enum.StrEnum):
     NEGATIVE_LEADER_EPOCH = "negative-leader-epoch", _WRONG, _EPOCHS_COMPARED
     TIMESTAMP_IN_SECONDS = ("timestamp-in-seconds", _RISK,
         f"{_NO_LOOKUP}, and time-based retention deletes them immediately")
+    KEPT_TIMESTAMP_IN_SECONDS = ("kept-timestamp-in-seconds", _WRONG,
+        f"{_NO_LOOKUP}; the topic's configuration has no time-based retention")
     TIMESTAMP_IN_MICROSECONDS = "timestamp-in-microseconds", _WRONG, _KEPT
     TIMESTAMP_IN_NANOSECONDS = "timestamp-in-nanoseconds", _WRONG, _KEPT
     NEGATIVE_TIMESTAMP = ("negative-timestamp", _STYLE,
@@ -149,6 +152,9 @@ class FindingKind(enum.StrEnum):
     ZERO_TIME_INDEX_ENTRIES = ("zero-time-index-entries", _RISK,
         ("a broker that loads it takes 0 (1970) as the segment's largest timestamp: lookups skip "
         "the segment, and time-based retention deletes it"))
+    KEPT_ZERO_TIME_INDEX_ENTRIES = ("kept-zero-time-index-entries", _WRONG,
+        ("a broker that loads it takes 0 (1970) as the segment's largest timestamp: lookups skip "
+        "the segment; the topic's configuration has no time-based retention"))
     ZERO_TIME_INDEX_ENTRIES_IN_ACTIVE_SEGMENT = (
         "zero-time-index-entries-in-active-segment", _WRONG,
         ("a broker that loads it takes 0 (1970) as the segment's largest timestamp: lookups skip "
@@ -232,11 +238,15 @@ class FindingKind(enum.StrEnum):
         "a broker starts at their log start offsets, and raises them")
     CORRUPT_PARTITION_METADATA = ("corrupt-partition-metadata", _WRONG,
         "a broker from 2.8 on takes the log directory offline")
-    MISSING_TOPIC_ID = ("missing-topic-id", _WRONG,
-        "a broker of a KRaft cluster treats the partition as stray, and renames its directory")
+    MISSING_TOPIC_ID = "missing-topic-id", _WRONG, _STRAY
     TOPIC_ID_MISMATCH = ("topic-id-mismatch", _WRONG,
         ("a topic was deleted and created again: a broker renames the partition of the old one, or "
         "refuses it"))
+    NOT_IN_CLUSTER = "not-in-cluster", _WRONG, _STRAY
+    NOT_A_REPLICA = "not-a-replica", _WRONG, _STRAY
+    MISSING_PARTITION = ("missing-partition", _WRONG,
+        ("a broker creates it empty at its next start, and other replicas may truncate theirs if "
+        "it becomes the leader"))
     CLUSTER_MISMATCH = ("cluster-mismatch", _WRONG,
         "a broker does not start with log directories of several clusters")
     BROKER_MISMATCH = ("broker-mismatch", _WRONG,

@@ -189,14 +189,9 @@ def predict_log(
     found = _predict_loading(log, version, index_interval_bytes)
     if assignments is None or log.topic == CLUSTER_METADATA_TOPIC or found.recovered is None:
         return found
-    topic_id = read_topic_id(log.path)
-    broker_id = None if log.log_dir is None else log.log_dir.node_id
-    reason = assignments.why_stray(topic_id, log.partition, broker_id)
+    reason, why = assignments.why_not_served(log, read_topic_id(log.path))
     if reason is None:
         return found
-    why = _WHY_STRAY[reason].format(
-        topic_id=topic_id, log=log.topic_partition, broker=broker_id, cluster=assignments.cluster
-    )
     if rules_of(version).stray_logs_are_renamed:
         outcome = min(found.outcome, Outcome.BECOMES_STRAY, key=list(Outcome).index)
         return replace(found, outcome=outcome, why=found.why or why, stray=reason)
@@ -208,13 +203,6 @@ def predict_log(
         lost_bytes=sum(segment.size for segment in log.segments),
         lost_offsets=log.end_offset("skip", skipped=[]) - log.log_start_offset,
     )
-
-
-_WHY_STRAY = {
-    StrayReason.NO_TOPIC_ID: "partition.metadata is missing, so {cluster} can't assign it",
-    StrayReason.UNKNOWN_TOPIC: "{cluster} has no partition {log} with the topic id {topic_id}",
-    StrayReason.NOT_A_REPLICA: "{cluster} does not assign it to broker {broker}",
-}
 
 
 def _predict_loading(log: PartitionLog, version: str, index_interval_bytes: int) -> Prediction:

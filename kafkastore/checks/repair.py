@@ -29,7 +29,12 @@ from kafkastore.checks.findings import Finding, FindingKind, Severity
 from kafkastore.checks.partition_repair import NotRepaired, PartitionRepair, RemovedBytes, is_log
 from kafkastore.checks.salvage_repair import RepairedSegment, plan_salvage, unchanged_segment
 from kafkastore.checks.segment_check import KEPT_BY_AN_INDEX, is_recovered_without_index
-from kafkastore.checks.state_repair import plan_epochs, plan_snapshot, truncate_state
+from kafkastore.checks.state_repair import (
+    plan_epochs,
+    plan_snapshot,
+    plan_topic_id,
+    truncate_state,
+)
 from kafkastore.checks.verify import verify_log
 from kafkastore.errors import CorruptBatchError, KafkaStoreError
 from kafkastore.formats.state.file_names import (
@@ -37,6 +42,7 @@ from kafkastore.formats.state.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -47,21 +53,22 @@ from kafkastore.formats.state.file_names import (
     snapshot_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.metadata.strays import Assignments
 from kafkastore.recovery.log_loader import why_deleted
 from kafkastore.runner import Progress, Runner, in_threads
 from kafkastore.segment.log_segment import REPLACES_SEGMENTS
 from kafkastore.segment.recovery import (
-    INDEX_INTERVAL_BYTES,
     RebuiltIndexes,
     rebuild_indexes,
     rebuild_indexes_of,
 )
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, Paths, open_store, root_of_plan
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
 from kafkastore.store.unread_partition import UnreadPartition
 from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
-from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.topic_settings import TopicSettings, settings_of
 
 OnCorruptLog = Literal["truncate", "skip"]
 _OUTDATED = "it does not match the log"
@@ -89,11 +96,12 @@ def plan_repair(
     version: str = NEWEST_VERSION,
     *,
     on_corrupt: OnCorruptLog = "skip",
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+    index_interval_bytes: int | None = None,
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
     runner: Runner | None = None,
     progress: Progress | None = None,
+    metadata: Metadata = None,
 ) -> RepairPlan:
     """Plan to repair corrupt logs and indexes.
 
@@ -106,8 +114,9 @@ def plan_repair(
     on_corrupt : "skip" or "truncate"
         ``skip`` (default): remove only corrupt bytes, and keep every readable batch. ``truncate``:
         end each log where a broker's recovery would end it.
-    index_interval_bytes : int
-        The topics' ``index.interval.bytes``, for rebuilt indexes.
+    index_interval_bytes : int, optional
+        The topics' ``index.interval.bytes``, for rebuilt indexes. Default: that of the metadata, or
+        4096.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
@@ -116,6 +125,10 @@ def plan_repair(
         Reads the partitions in other processes instead of threads; see `kafkastore.spark`.
     progress : callable, optional
         Called with the number of finished partitions and the total.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is: a missing ``partition.metadata`` is written with the
+        topic id from there; one with another id is left as it is. Default: the metadata log in
+        `path`, if it has one; if that can't be read, an `UnreadMetadataWarning` says why.
 
     Returns
     -------
@@ -149,9 +162,10 @@ def plan_repair(
     rules_of(version)
     threads = thread_count(threads)
     check_choice("on_corrupt", on_corrupt, get_args(OnCorruptLog))
-    index_interval_bytes = LogConfig(index_interval_bytes=index_interval_bytes).index_interval_bytes
     root = root_of_plan(path)
     store = open_store(root)
+    cluster = find_cluster_or_warn(store, metadata)
+    given = {} if index_interval_bytes is None else {"index.interval.bytes": index_interval_bytes}
     is_truncated = on_corrupt == "truncate"
     title = f"repair (truncate, version {version})" if is_truncated else "repair (skip)"
     changes: list[FileChange] = []
@@ -161,7 +175,8 @@ def plan_repair(
     work = partial(
         _repair_place,
         version=version,
-        index_interval_bytes=index_interval_bytes,
+        settings=settings_of(cluster, store, given),
+        assignments=Assignments.of(cluster),
         is_truncated=is_truncated,
     )
     runner = in_threads(threads) if runner is None else runner
@@ -186,14 +201,25 @@ class _Repaired(NamedTuple):
 
 
 def _repair_place(
-    place: PartitionPath, *, version: str, index_interval_bytes: int, is_truncated: bool
+    place: PartitionPath,
+    *,
+    version: str,
+    settings: TopicSettings,
+    assignments: Assignments | None,
+    is_truncated: bool,
 ) -> _Repaired:
     """Plan one partition in any process."""
-    repair = PartitionRepair(open_partition(place), index_interval_bytes)
+    log = open_partition(place)
+    repair = PartitionRepair(log, settings.config(log.topic).index_interval_bytes)
     try:
         _RepairPlanner(repair, version, is_truncated=is_truncated).plan()
     except (KafkaStoreError, OSError) as error:
         repair.record_failure("", error)
+    if assignments is not None:
+        try:
+            plan_topic_id(repair, assignments)
+        except (KafkaStoreError, OSError) as error:
+            repair.record_failure(PARTITION_METADATA, error)
     return _Repaired(repair.changes, repair.removed, repair.not_repaired)
 
 

@@ -1,14 +1,16 @@
-"""Repair leader epochs and producer snapshots from the log.
+"""Repair leader epochs, producer snapshots and topic ids.
 
 A broker does not start with a corrupt ``leader-epoch-checkpoint``. It drops a corrupt producer
 snapshot and loads the previous one. Without a previous one, after a clean shutdown, it starts
 without any producer; therefore this module rebuilds the snapshot.
 
-Source: Kafka 2.4.0 ``LeaderEpochFileCache``, ``Log.rebuildProducerState``.
+Source: Kafka 2.4.0 ``LeaderEpochFileCache``, ``Log.rebuildProducerState``; 3.9.0
+``PartitionMetadataFile``, ``LogManager.isStrayKraftReplica``.
 """
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,18 +20,55 @@ import numpy as np
 from kafkastore.changes.plan import Inline
 from kafkastore.checks.partition_repair import PartitionRepair
 from kafkastore.checks.salvage_repair import RepairedSegment
-from kafkastore.errors import CorruptCheckpointError, InvalidLeaderEpochError, NotAFileError
+from kafkastore.errors import (
+    CorruptCheckpointError,
+    InvalidLeaderEpochError,
+    KafkaStoreError,
+    NotAFileError,
+)
 from kafkastore.formats.state import producer_snapshot
-from kafkastore.formats.state.checkpoints import EpochStart, pack_leader_epoch_checkpoint
+from kafkastore.formats.state.checkpoints import (
+    EpochStart,
+    pack_leader_epoch_checkpoint,
+    pack_partition_metadata,
+)
 from kafkastore.formats.state.file_names import (
+    CLUSTER_METADATA_TOPIC,
     LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
     snapshot_name,
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.log.partition_files import read_topic_id
+from kafkastore.metadata.strays import Assignments, StrayReason
 from kafkastore.segment.recovery import batch_runs, replay_run
+from kafkastore.segment.regular_file import is_regular
 from kafkastore.segment.small_file import read_whole
 from kafkastore.versions import BrokerRules
+
+
+class EmptyDirectoryError(KafkaStoreError):
+    """A partition directory without files, whose owners a new file needs."""
+
+
+class NotServedError(KafkaStoreError):
+    """A log that the cluster's metadata does not assign to its broker.
+
+    Parameters
+    ----------
+    reason : StrayReason
+        Why not.
+    problem : str
+        The same as a sentence.
+    """
+
+    def __init__(self, reason: StrayReason, problem: str) -> None:
+        super().__init__(reason, problem)
+        self.reason, self.problem = reason, problem
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 def plan_epochs(repair: PartitionRepair, parts: Sequence[RepairedSegment]) -> None:
@@ -152,3 +191,40 @@ def _parts_between(
     for part, following in zip(parts, [*parts[1:], None], strict=True):
         if part.base_offset < end and (following is None or following.base_offset > first):
             yield part
+
+
+def plan_topic_id(repair: PartitionRepair, assignments: Assignments) -> None:
+    """Plan ``partition.metadata`` if it is missing or can't be read.
+
+    Raises `NotServedError` if it has another id than the cluster, or if no id would help.
+    """
+    log = repair.log
+    if log.topic == CLUSTER_METADATA_TOPIC:
+        return
+    known_id = assignments.topic_ids.get(log.topic)
+    try:
+        topic_id = read_topic_id(log.path)
+    except CorruptCheckpointError:
+        topic_id = None
+    if topic_id is not None:
+        if known_id is not None and topic_id != known_id:
+            raise NotServedError(
+                StrayReason.UNKNOWN_TOPIC,
+                f"it has topic id {topic_id}, and topic {log.topic} has {known_id} in "
+                f"{assignments.cluster}; an existing id is not replaced",
+            )
+        return
+    if known_id is None:
+        raise NotServedError(
+            StrayReason.UNKNOWN_TOPIC, f"{assignments.cluster} has no topic {log.topic}"
+        )
+    reason, why = assignments.why_not_served(log, known_id)
+    if reason is not None:
+        raise NotServedError(reason, why)
+    data = pack_partition_metadata(known_id)
+    with os.scandir(log.path) as entries:
+        like = min((each.name for each in entries if is_regular(each)), default=None)
+    if like is None:
+        raise EmptyDirectoryError(f"{log.path} is empty: a broker creates the partition again")
+    why = f"{assignments.cluster} has topic {log.topic} with id {known_id}"
+    repair.plan_file(PARTITION_METADATA, log.path / like, data, Inline(data), why)

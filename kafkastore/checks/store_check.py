@@ -49,10 +49,13 @@ _IDENTITIES = (
 )
 
 
-def check_log_dirs(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:
+def check_log_dirs(
+    log_dirs: Sequence[LogDir], *, has_cluster: bool = False
+) -> Iterator[Finding | OSError]:
     """Check the files and directories that do not belong to one partition.
 
-    Yields findings, and the error of each file that can't be opened.
+    Yields findings, and the error of each file that can't be opened. If the cluster is known,
+    each topic id is compared with it instead.
     """
     for log_dir in log_dirs:
         for skipped in log_dir.skipped:
@@ -60,7 +63,8 @@ def check_log_dirs(log_dirs: Sequence[LogDir]) -> Iterator[Finding | OSError]:
         for name in _WITHOUT_CHECKPOINT:
             yield from _or_error(_checkpoint(log_dir, name))
         yield from _or_error(_marker(log_dir))
-        yield from _missing_topic_ids(log_dir)
+        if not has_cluster:
+            yield from _missing_topic_ids(log_dir)
     yield from _identities(log_dirs)
 
 

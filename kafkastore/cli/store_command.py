@@ -106,7 +106,7 @@ class StoreCall:
 
         A note says why the metadata log of the directories can't be read.
         """
-        from kafkastore.jobs.topic_settings import find_cluster  # takes time that others save
+        from kafkastore.store.cluster_metadata import find_cluster  # takes time that others save
 
         store = self.selection.store
         try:

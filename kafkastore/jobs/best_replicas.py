@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.topic_settings import Metadata, find_cluster_or_warn
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.registrations import PartitionRegistration
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.use_cases.replicas import (

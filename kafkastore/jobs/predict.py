@@ -15,15 +15,10 @@ from kafkastore.checks.predict import (
     predict_obstacles,
 )
 from kafkastore.jobs.job import Job, JobResults, Row, columns_of
-from kafkastore.jobs.topic_settings import (
-    Metadata,
-    TopicSettings,
-    find_cluster_or_warn,
-    settings_of,
-)
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.strays import Assignments
 from kafkastore.recovery.log_recovery import RecoveredSegment
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import (
     PartitionPath,
@@ -33,7 +28,7 @@ from kafkastore.store.partition_path import (
     weight,
 )
 from kafkastore.versions import NEWEST_VERSION, rules_of
-from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.topic_settings import TopicSettings, settings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +100,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
         if isinstance(item, KnownPrediction):
             return item.prediction
         log = open_partition(item)
-        config = LogConfig.of(self.settings.of(log.topic).options)
+        config = self.settings.config(log.topic)
         found = predict_log(log, self.version, config.index_interval_bytes, self.assignments)
         if found.recovered is None or self.with_content:
             return found

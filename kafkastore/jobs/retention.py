@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING
 
 from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.jobs.topic_settings import (
-    Metadata,
-    TopicSettings,
-    find_cluster_or_warn,
-    settings_of,
-)
 from kafkastore.metadata.topic_configs import ConfigSource
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import Copies, open_copies
 from kafkastore.use_cases.retention import PartitionRetention, SegmentRetention, retention_of
 from kafkastore.versions import NEWEST_VERSION
 from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.topic_settings import TopicSettings, settings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

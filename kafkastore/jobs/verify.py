@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,13 +13,19 @@ from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.name_check import check_topic_id
 from kafkastore.checks.partition_check import CheckedPartition, check_partition
 from kafkastore.checks.store_check import check_checkpoints, check_log_dirs
-from kafkastore.checks.verify import check_sample, differing_topic_id, logs_to_check
+from kafkastore.checks.verify import (
+    ClusterCheck,
+    check_sample,
+    differing_topic_id,
+    logs_to_check,
+)
+from kafkastore.errors import InvalidConfigError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row, columns_of
-from kafkastore.log.log_dir import LogDir
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import describe_error, to_path
 from kafkastore.runner import Progress
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import (
@@ -66,12 +73,13 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
 
     sample: float = 1.0
     is_stopped: Callable[[], bool] = _never
+    cluster: ClusterCheck | None = None
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
 
-    @staticmethod
     def items(
+        self,
         store: LogStore,
         chosen: Collection[TopicPartition] | None = None,
         *,
@@ -80,14 +88,23 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
     ) -> Iterator[PartitionToCheck | CheckedFile]:
         """Yield the partitions, after what is next to them; if chosen, only checkpoints.
 
-        Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`.
+        Differing topic ids are found here if `has_topic_ids`, otherwise by `with_topic_ids`; those
+        of a known cluster by `run`.
         """
-        check = check_log_dirs if chosen is None else check_checkpoints
-        yield from _next_to_partitions(store, check)
+        has_cluster = self.cluster is not None
+        if chosen is None:
+            check = partial(check_log_dirs, store.log_dirs, has_cluster=has_cluster)
+        else:
+            check = partial(check_checkpoints, store.log_dirs)
+        yield from _next_to_partitions(store, check())
+        if self.cluster is not None and chosen is None:
+            for finding in self.cluster.missing:
+                checked = CheckedPartition(finding.path, [finding])
+                yield CheckedFile(store_around(finding.path.parent, store), checked)
         topic_ids: dict[str, tuple[str, Path]] = {}
         for log, duplicate in logs_to_check(store, chosen):
             differing: Iterable[Finding] = ()
-            if has_topic_ids:
+            if has_topic_ids and not has_cluster:
                 differing = differing_topic_id(log.topic, log.path, _topic_id(log), topic_ids)
             path = to_partition_path(log, store, is_weighed=is_weighed)
             yield PartitionToCheck(path, duplicate, tuple(differing))
@@ -113,12 +130,17 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         """Check one partition; its failures are values."""
         if isinstance(item, CheckedFile):
             return item.checked
-        checked = check_partition(
-            open_partition(item.place), sample=self.sample, is_stopped=self.is_stopped
-        )
+        log = open_partition(item.place)
+        checked = check_partition(log, sample=self.sample, is_stopped=self.is_stopped)
         if item.duplicate is not None:
             checked.findings.insert(0, item.duplicate)
         checked.findings.extend(item.topic_ids)
+        if self.cluster is not None:
+            try:
+                self.cluster.compare(log, checked)
+            except InvalidConfigError as error:  # of a newer broker
+                checked.failures.append(error)
+            checked.topic_id = None  # compared already
         return checked
 
     def rows(self, result: CheckedPartition) -> Iterator[Row]:
@@ -209,6 +231,7 @@ def verify(
     sample: float = 1.0,
     threads: int | None = None,
     progress: Progress | None = None,
+    metadata: Metadata = None,
 ) -> Iterator[Finding]:
     """Check every file of a store against the others; change nothing.
 
@@ -227,6 +250,10 @@ def verify(
         How many partitions to check in parallel. Default: the number of processors.
     progress : callable, optional
         Called after each partition with the number of partitions done and their total number.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is: topic ids and replicas are compared with it, and the
+        topics' configurations are taken from it. Default: the metadata log in `path`, if it has
+        one; if that can't be read, an `UnreadMetadataWarning` says why.
 
     Returns
     -------
@@ -245,7 +272,9 @@ def verify(
     """
     threads = thread_count(threads)
     stop = StopFlag()
-    job, store = VerifyJob(sample, stop), open_paths(path)
+    store = open_paths(path)
+    cluster = ClusterCheck.of(find_cluster_or_warn(store, metadata), store)
+    job = VerifyJob(sample, stop, cluster)
     chosen = None if partitions is None else set(store.chosen(partitions))
     total = len(store.partitions if chosen is None else chosen)
     items = job.items(store, chosen, is_weighed=False)
@@ -292,11 +321,11 @@ def _findings_of(
 
 
 def _next_to_partitions(
-    store: LogStore, check: Callable[[tuple[LogDir, ...]], Iterator[Finding | OSError]]
+    store: LogStore, results: Iterable[Finding | OSError]
 ) -> Iterator[CheckedFile]:
     """Yield the findings next to the partitions, then unreadable files."""
     failures: list[OSError] = []
-    for found in check(store.log_dirs):
+    for found in results:
         if isinstance(found, OSError):
             failures.append(found)
         else:

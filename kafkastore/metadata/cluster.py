@@ -109,6 +109,11 @@ class Cluster(ClusterState):
         self.quorum = Quorum()
         self.unknown_records: Counter[tuple[int, int]] = Counter()
 
+    @property
+    def title(self) -> str:
+        """Its id, and as of which offset it is known."""
+        return f"cluster {self.cluster_id or 'of unknown id'} as of offset {self.end_offset}"
+
     def replay_record(self, record: MetadataRecord) -> None:
         """Change the state by a record; an unknown one is counted."""
         offset, _, _, number, version, fields = record

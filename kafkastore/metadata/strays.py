@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from kafkastore.errors import CorruptCheckpointError, NotAFileError
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.log_view import LogView
 from kafkastore.metadata.cluster import Cluster, MetadataSource
 
 
@@ -20,23 +23,56 @@ class StrayReason(StrEnum):
     NOT_A_REPLICA = "not-a-replica"
 
 
+def broker_of(log_dir: LogDir) -> int | None:
+    """Return the broker id of a directory; None if ``meta.properties`` can't be read."""
+    try:
+        return log_dir.node_id
+    except (CorruptCheckpointError, NotAFileError, OSError):
+        return None
+
+
+_WHY_STRAY = {
+    StrayReason.NO_TOPIC_ID: "partition.metadata is missing, so {cluster} can't assign it",
+    StrayReason.UNKNOWN_TOPIC: "{cluster} has no partition {log} with the topic id {topic_id}",
+    StrayReason.NOT_A_REPLICA: "{cluster} does not assign it to broker {broker}",
+}
+
+
 class Assignments(NamedTuple):
-    """The replicas of each partition in a cluster, by topic id and number."""
+    """The replicas of each partition in a cluster, by topic id and number.
+
+    `topic_ids` are those of the topics, by name.
+    """
 
     cluster: str
     replicas: Mapping[tuple[str, int], tuple[int, ...]]
+    topic_ids: Mapping[str, str]
 
     @classmethod
     def of(cls, cluster: Cluster | None) -> Self | None:
         """Return the assignments of a cluster, None without a metadata log."""
         if cluster is None or cluster.source is MetadataSource.LOG_DIRECTORIES:
             return None
-        name = f"cluster {cluster.cluster_id or 'of unknown id'} as of offset {cluster.end_offset}"
-        return cls(name, {
+        replicas = {
             (topic_id, number): partition.replicas
             for topic_id, topic in cluster.topics_by_id.items()
             for number, partition in topic.partitions.items()
-        })
+        }
+        topics = cluster.topics.items()
+        topic_ids = {name: each.topic_id for name, each in topics if each.topic_id is not None}
+        return cls(cluster.title, replicas, topic_ids)
+
+    def why_not_served(
+        self, log: LogView, topic_id: str | None
+    ) -> tuple[StrayReason | None, str]:
+        """Return why a log with a topic id is stray, if it is; also as a sentence."""
+        broker_id = None if log.log_dir is None else broker_of(log.log_dir)
+        reason = self.why_stray(topic_id, log.partition, broker_id)
+        if reason is None:
+            return None, ""
+        return reason, _WHY_STRAY[reason].format(
+            topic_id=topic_id, log=log.topic_partition, broker=broker_id, cluster=self.cluster
+        )
 
     def why_stray(
         self, topic_id: str | None, partition: int, broker_id: int | None

@@ -39,7 +39,9 @@ _OF_OTHERS = frozenset(
         "unclean.leader.election.enable",
     }
 )
-_BOTH_LIMITS = "message.timestamp.difference.max.ms"
+#: Sets both limits of a CreateTime, unless these are set too.
+BOTH_TIME_LIMITS = "message.timestamp.difference.max.ms"
+TIME_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
 # Smallest and largest value of each number, both inclusive.
 _RANGES = {
@@ -181,7 +183,7 @@ class LogConfig:
             if not isinstance(option, str):
                 raise _unknown(option)
             name = option.replace(".", "_")
-            if option == _BOTH_LIMITS:
+            if option == BOTH_TIME_LIMITS:
                 limit = _number(option, value)
                 values.setdefault("message_timestamp_before_max_ms", limit)
                 values.setdefault("message_timestamp_after_max_ms", limit)
@@ -207,7 +209,7 @@ class LogConfig:
 _FIELDS = {field.name: field for field in dataclasses.fields(LogConfig)}
 
 #: All options that `LogConfig.of` accepts.
-TOPIC_OPTIONS = _OF_OTHERS | {_BOTH_LIMITS} | {name.replace("_", ".") for name in _FIELDS}
+TOPIC_OPTIONS = _OF_OTHERS | {BOTH_TIME_LIMITS} | {name.replace("_", ".") for name in _FIELDS}
 
 
 def _parsed(option: str, name: str, value: object) -> object:

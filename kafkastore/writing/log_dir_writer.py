@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
+from kafkastore.caching import cached_property
 from kafkastore.clock import clock
 from kafkastore.errors import (
     ArgumentValueError,
@@ -37,6 +38,7 @@ from kafkastore.formats.state.checkpoints import (
 )
 from kafkastore.formats.state.file_names import (
     CLEAN_SHUTDOWN_FILE,
+    CLUSTER_METADATA_TOPIC,
     LOCK_FILE,
     LOG_SUFFIX,
     META_PROPERTIES,
@@ -56,7 +58,9 @@ from kafkastore.recovery.log_recovery import RecoveredLog, RecoveredSegment, rec
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.segment_writer import check_end
 from kafkastore.segment.small_file import read_if_there
+from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.versions import NEWEST_VERSION, parse_version, rules_of
+from kafkastore.writing.cluster_topics import NO_TOPICS, ClusterTopics, find_topics
 from kafkastore.writing.log_config import LogConfig
 from kafkastore.writing.log_writer import LogWriter
 
@@ -79,8 +83,8 @@ class LogDirWriter:
         The broker version whose rules apply, from 2.0 on; `kafkastore.versions` lists the
         differences.
     node_id, cluster_id : int, str
-        Written to ``meta.properties`` if that is missing; the default cluster id is random. A
-        broker accepts the directory only if both match its own.
+        Written to ``meta.properties`` if that is missing; the default cluster id is that of
+        `metadata`, or random. A broker accepts the directory only if both match its own.
     cut_dir : path-like, optional
         Where to save the bytes that a recovery cuts; default: the parent of `root`. Must not be
         inside `root`.
@@ -88,13 +92,17 @@ class LogDirWriter:
         Returns ms since 1970.
     fs : FileSystem, optional
         Makes all changes to files.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is: topics get their configurations from there, and new
+        partitions their topic ids. Default: the metadata log in `root`, if it has one; if that
+        can't be read, an `UnreadMetadataWarning` says why.
 
     Raises
     ------
     DirectoryInUseError
         If a broker or another writer has the directory open.
     KafkaStoreError
-        If the version is older than 2.0.
+        If the version is older than 2.0, or `metadata` can't be read.
 
     Examples
     --------
@@ -117,11 +125,20 @@ class LogDirWriter:
         cut_dir: str | os.PathLike[str] | None = None,
         clock: Callable[[], int] = clock,
         fs: FileSystem | None = None,
+        metadata: Metadata | ClusterTopics = None,
     ) -> None:
         refuse_remote(root)
         self.path, self.version = Path(root), version
         if parse_version(version) < _OLDEST:
             raise ArgumentValueError("version", "2.0 or later", version)
+        self._node_id, self._has_metadata = node_id, metadata is not None
+        self._given_topics = NO_TOPICS
+        if isinstance(metadata, ClusterTopics):
+            self._given_topics = metadata
+        elif metadata is not None:
+            self._given_topics = find_topics(self.path, metadata, node_id)
+        if cluster_id is None:
+            cluster_id = self._given_topics.cluster_id
         self._rules = rules_of(version)
         self._clock = clock
         self._fs = FileSystem() if fs is None else fs
@@ -162,6 +179,11 @@ class LogDirWriter:
     def __repr__(self) -> str:
         return f"LogDirWriter({str(self.path)!r})"
 
+    @cached_property
+    def _found_topics(self) -> ClusterTopics:
+        """The topics of the metadata in the directory."""
+        return find_topics(self.path, None, self._node_id)
+
     @property
     def writers(self) -> Mapping[TopicPartition, LogWriter]:
         """The log writers opened so far, by topic and partition."""
@@ -188,10 +210,12 @@ class LogDirWriter:
         partition : int
             Partition number.
         config : mapping or LogConfig, optional
-            The topic's options by Kafka's names; see `LogConfig.of`.
+            The topic's options by Kafka's names; see `LogConfig.of`. Missing ones are those of the
+            metadata, or Kafka's defaults; a `LogConfig` has all.
         topic_id : str, optional
-            The topic's id in its cluster, 22 characters, for ``partition.metadata``. Without it, a
-            broker of a KRaft cluster treats the partition as stray.
+            The topic's id in its cluster, 22 characters, for ``partition.metadata``. Default: for a
+            new partition, that of the metadata. Without it, a broker of a KRaft cluster treats the
+            partition as stray.
         start_offset : int
             First offset of the log, if the partition is created.
         recover : bool
@@ -208,6 +232,8 @@ class LogDirWriter:
             If Kafka does not allow the topic name or the partition number.
         InvalidConfigError
             If an option is unknown to Kafka, or its value is invalid.
+        ValueError
+            If a new partition has a number that its topic in the metadata does not have.
         KafkaStoreError
             If the partition is already open, can't be loaded, or belongs to a topic with another
             id, or if the directory is closed.
@@ -235,10 +261,18 @@ class LogDirWriter:
             )
         if type(start_offset) is not int or not 0 <= start_offset <= INT64_MAX:
             raise ArgumentValueError("start_offset", f"an int from 0 to {INT64_MAX}", start_offset)
-        log_config = LogConfig.of(config)
+        known = NO_TOPICS
+        if topic != CLUSTER_METADATA_TOPIC:
+            known = self._given_topics if self._has_metadata else self._found_topics
+        setting = known.setting(topic, config)
+        log_config = LogConfig.of(setting.options)
         path = self.path / str(topic_partition)
-        metadata = None if topic_id is None else self._partition_metadata(path, topic_id)
         is_new = not path.exists()
+        if is_new:
+            known_id = known.topic_id_of_new(topic_partition)
+            if topic_id is None and self._rules.partitions_have_topic_ids:
+                topic_id = known_id
+        metadata = None if topic_id is None else self._partition_metadata(path, topic_id)
         if is_new:
             loaded = self._create(topic_partition, start_offset)
         else:
@@ -255,6 +289,7 @@ class LogDirWriter:
             clock=self._clock,
             fs=self._fs,
             prepare=partial(self._prepare, loaded, metadata),
+            config_sources=setting.sources,
         )
         self._writers[topic_partition] = writer
         if is_new or recover or metadata is not None:

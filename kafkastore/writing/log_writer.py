@@ -13,8 +13,9 @@ Source: Kafka 2.4.0 ``Log``, 3.9.0 ``UnifiedLog``, ``LocalLog``.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.arguments import whole_number
@@ -24,6 +25,7 @@ from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.fs import FileSystem
+from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.recovery.log_recovery import RecoveredLog
 from kafkastore.versions import BrokerRules
 from kafkastore.writing import retention
@@ -98,6 +100,8 @@ class LogWriter:
         Makes all changes to files.
     prepare : callable
         Called with the writer before the first change: writes to disk what loading has repaired.
+    config_sources : mapping of str to ConfigSource
+        Where the options of `config` come from, by Kafka's names; the others are Kafka's defaults.
     """
 
     def __init__(
@@ -111,8 +115,10 @@ class LogWriter:
         clock: Callable[[], int],
         fs: FileSystem,
         prepare: Callable[[LogWriter], None],
+        config_sources: Mapping[str, ConfigSource] = MappingProxyType({}),
     ) -> None:
         self.path, self.topic_partition, self.config = loaded.path, topic_partition, config
+        self.config_sources = config_sources
         self._reload, self._clock = reload, clock
         self._append_rules = AppendRules(config, rules)
         loaded.producers.on_high_watermark(loaded.log_end_offset)

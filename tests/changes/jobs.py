@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from changes.small_store import MTIME_NS, Contents, contents
 from kafkastore.migration import plan as plan_migration
 from kafkastore.migration import plan_convert, plan_restore, survey
+from models import metadata_directory as made
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 from models.record_strategies import in_a_row
@@ -118,6 +121,19 @@ def _repair(on_corrupt: OnCorruptLog, *places: tuple[int, int]) -> Callable[[Pat
     return make
 
 
+def _repair_topic_ids(root: Path) -> Plan:
+    """Plan to write a missing topic id, and one that can't be read, from the metadata."""
+    partition = _new_store(root)
+    other = shutil.copytree(partition, partition.with_name("t-1"))
+    (other / "partition.metadata").write_text("version: 0\n")
+    _age(root)
+    with TemporaryDirectory() as elsewhere:
+        metadata = Path(elsewhere, "__cluster_metadata-0")
+        partitions = [made.partition(number, replicas=(0,)) for number in (0, 1)]
+        made.write_log(metadata, [made.topic("t"), *partitions])
+        return plan_repair(root, metadata=metadata)
+
+
 def _convert(root: Path) -> Plan:
     _old_store(root)
     _age(root)
@@ -153,6 +169,7 @@ JOBS: dict[str, Callable[[Path], Plan]] = {
     "repair skip from a later batch": _repair("skip", (5, 0)),
     # The log is truncated there, and the next segment is removed.
     "repair truncate": _repair("truncate", (5, 2)),
+    "repair topic ids": _repair_topic_ids,
     "convert": _convert,
     "restore": _restore,
 }

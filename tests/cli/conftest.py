@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli.running import Ran, Run
 from click.testing import CliRunner
+from models import metadata_directory as made
+from models.metadata_directory import DIRECTORY, TOPIC_ID
 
 from kafkastore import samples
 from kafkastore.cli.command_list import cli
@@ -128,3 +130,20 @@ def spark() -> Iterator[SparkSession]:
         running = session("local[2]", "tests", **{"spark.sql.shuffle.partitions": 2})
     yield running
     running.stop()
+
+
+@pytest.fixture
+def of_a_cluster(tmp_path: Path) -> Path:
+    """Return a log directory of broker 1 with the cluster's metadata, and four partitions."""
+    root = tmp_path / "logs"
+    ids = {"known-0": TOPIC_ID, "known-1": TOPIC_ID, "other-0": DIRECTORY, "nameless-0": None}
+    for name, topic_id in ids.items():
+        made.write_log(root / name, [b"x", b"y"])
+        if topic_id is not None:
+            (root / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    (root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=Cc\n")
+    made.write_log(root / "__cluster_metadata-0", [
+        made.topic("known"), made.partition(0), made.partition(1, replicas=(2, 3, 4)),
+        made.config("index.interval.bytes", "1", resource="known"),
+    ])
+    return root

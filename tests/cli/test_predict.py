@@ -10,7 +10,7 @@ from cli.running import Run, assert_one_sentence
 from cli.test_documentation import check, documented
 from models import metadata_directory as made
 from models import record_format
-from models.metadata_directory import DIRECTORY, TOPIC_ID
+from models.metadata_directory import DIRECTORY
 
 import kafkastore
 
@@ -65,23 +65,6 @@ def test_a_healthy_directory_is_one_line(golden_case: Any, run: Run) -> None:
     ran = run("predict", golden_case.logs, "--kafka-version", golden_case.version)
     assert ran.code == 0
     assert "1 loads unchanged" in ran.out.splitlines()[-1]
-
-
-@pytest.fixture
-def of_a_cluster(tmp_path: Path) -> Path:
-    """Return a log directory of broker 1 with the cluster's metadata, and four partitions."""
-    root = tmp_path / "logs"
-    ids = {"known-0": TOPIC_ID, "known-1": TOPIC_ID, "other-0": DIRECTORY, "nameless-0": None}
-    for name, topic_id in ids.items():
-        made.write_log(root / name, [b"x", b"y"])
-        if topic_id is not None:
-            (root / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
-    (root / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=Cc\n")
-    made.write_log(root / "__cluster_metadata-0", [
-        made.topic("known"), made.partition(0), made.partition(1, replicas=(2, 3, 4)),
-        made.config("index.interval.bytes", "1", resource="known"),
-    ])
-    return root
 
 
 STRAYS = {

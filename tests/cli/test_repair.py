@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cli.running import Run, assert_one_sentence
 from cli.test_documentation import check, documented
+from models.metadata_directory import DIRECTORY
 
 
 @pytest.fixture
@@ -145,3 +146,58 @@ def test_a_missing_directory_is_one_sentence(
 ) -> None:
     ran = run("repair", tmp_path / "x", "--on-corrupt", "skip", "--in-place", "--yes")
     assert_one_sentence(ran, "x")
+
+
+def test_a_missing_topic_id_is_planned_shown_written_and_undone(
+    run: Run, of_a_cluster: Path
+) -> None:
+    missing = of_a_cluster / "known-0" / "partition.metadata"
+    content = missing.read_bytes()
+    missing.unlink()
+    chosen = ("repair", of_a_cluster, "--topic", "known-0")
+    shown = run(*chosen)
+    assert shown.code == 0
+    assert re.search(r"create +known-0/partition\.metadata .* cluster Cc as of offset 4", shown.out)
+    assert "index.interval.bytes=1 [topic]: known" in shown.out.splitlines()
+    assert not missing.exists()
+    applied = run(*chosen, "--in-place", "--yes")
+    assert missing.read_bytes() == content.rstrip(b"\n")
+    area = next(line for line in applied.out.splitlines() if line.startswith("undo area: "))
+    assert run("changes", "undo", area.removeprefix("undo area: ")).code == 0
+    assert not missing.exists()
+
+
+def test_another_topic_id_is_left_and_reported(run: Run, of_a_cluster: Path) -> None:
+    other = of_a_cluster / "known-0" / "partition.metadata"
+    other.write_text(f"version: 0\ntopic_id: {DIRECTORY}")
+    ran = run("repair", of_a_cluster, "--topic", "known-0", "--json")
+    assert ran.code == 1
+    (unrepaired,) = (row for row in ran.lines if row["kind"] == "unrepaired")
+    assert unrepaired["path"] == str(other)
+    assert not any(row.get("path", "").endswith(other.name) for row in ran.lines
+                   if row["kind"] == "change")
+
+
+@pytest.mark.parametrize(("given", "value", "source"), [
+    ((), 1, "topic"), (("--index-interval-bytes", 77), 77, "option"),
+])
+def test_the_interval_of_rebuilt_indexes_has_a_source(
+    run: Run, of_a_cluster: Path, given: tuple[Any, ...], value: int, source: str
+) -> None:
+    ran = run("repair", of_a_cluster, "--topic", "known-0", "--json", *given)
+    (setting,) = (row for row in ran.lines if row["kind"] == "setting")
+    assert setting["topic"] == "known"
+    assert setting["index_interval_bytes"] == value
+    assert setting["config_sources"] == {"index.interval.bytes": source}
+    check([setting], documented("repair"))
+
+
+def test_a_copy_gets_the_topic_ids_of_the_original_s_cluster(
+    run: Run, of_a_cluster: Path, tmp_path: Path
+) -> None:
+    (of_a_cluster / "known-0" / "partition.metadata").unlink()
+    moved = (of_a_cluster / "__cluster_metadata-0").rename(tmp_path / "__cluster_metadata-0")
+    ran = run("repair", of_a_cluster, "--metadata", moved, "--copy-to", tmp_path / "copy")
+    assert ran.code == 1  # strays are reported
+    assert (tmp_path / "copy" / "known-0" / "partition.metadata").exists()
+    assert not (of_a_cluster / "known-0" / "partition.metadata").exists()

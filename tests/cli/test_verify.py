@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cli.running import Run, assert_one_sentence
+from cli.test_documentation import check, documented
 
 from kafkastore.checks.findings import FindingKind
 
@@ -71,7 +72,34 @@ def test_json_has_one_finding_a_line_and_a_summary(run: Run, sample_root: Path) 
         "slow": 0,
         "style": 0,
         "failures": 0,
+        "cluster": None,
     }
+
+
+def test_the_metadata_of_the_cluster_is_compared_and_named(
+    run: Run, of_a_cluster: Path, tmp_path: Path
+) -> None:
+    ran = run("verify", of_a_cluster, "--json")
+    assert ran.code == 1
+    strays = {
+        Path(row["file"]).relative_to(of_a_cluster).parts[0]: row["finding"]
+        for row in ran.lines
+        if row.get("consequence") == FindingKind.NOT_IN_CLUSTER.consequence
+    }
+    assert strays == {
+        "known-1": "not-a-replica", "other-0": "not-in-cluster", "nameless-0": "missing-topic-id"
+    }
+    assert ran.lines[-1]["cluster"] == "cluster Cc as of offset 4"
+    check(ran.lines, documented("verify"))
+    assert "5 partitions checked against cluster Cc as of offset 4," in run(
+        "verify", of_a_cluster).out
+    metadata = of_a_cluster / "__cluster_metadata-0"
+    moved = metadata.rename(tmp_path / metadata.name)
+    assert run("verify", of_a_cluster, "--json").lines[-1]["cluster"] is None
+    elsewhere = run("verify", of_a_cluster, "--json", "--metadata", moved)
+    assert elsewhere.lines[-1]["cluster"].endswith("as of offset 4")
+    refused = run("verify", of_a_cluster, "--metadata", of_a_cluster)
+    assert_one_sentence(refused, "__cluster_metadata-0")
 
 
 @pytest.mark.parametrize("share", ["1%", "0.01"])

@@ -56,7 +56,7 @@ JOBS = {
     ShareLagJob: lambda store: (ShareLagJob(), share_positions(store)),
     SizingJob: lambda store: (SizingJob(), SizingJob.items(store)),
     TransactionsJob: lambda store: (TransactionsJob(), TransactionsJob.items(store)),
-    VerifyJob: lambda store: (VerifyJob(), list(VerifyJob.items(store))),
+    VerifyJob: lambda store: (VerifyJob(), list(VerifyJob().items(store))),
 }  # fmt: skip
 
 

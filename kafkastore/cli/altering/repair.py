@@ -1,7 +1,7 @@
 """``kafkastore repair``: repair logs and indexes; keep removed bytes."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -26,6 +26,16 @@ from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import NotALogDirectoryError
+from kafkastore.formats.state.file_names import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_partition_directory,
+)
+from kafkastore.metadata.cluster import Cluster, MetadataSource
+from kafkastore.metadata.topic_configs import ConfigSource
+from kafkastore.writing.topic_settings import TopicSettings, settings_of
+
+_INDEX_INTERVAL_BYTES = "index.interval.bytes"
 
 
 class _RepairOutcome(NamedTuple):
@@ -51,6 +61,16 @@ class _RepairOutcome(NamedTuple):
         return sum(len(planned.changes) for planned in self.plans)
 
     @property
+    def rebuilt_topics(self) -> list[str]:
+        """The topics whose indexes are rebuilt."""
+        places = (
+            Path(plan.root, change.path) for plan in self.plans for change in plan.changes
+            if change.path.endswith((OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        )
+        found = {parse_partition_directory(each.parent.name).topic_partition for each in places}
+        return sorted({each.topic for each in found})
+
+    @property
     def lost_bytes(self) -> int:
         """Number of bytes that are removed from logs."""
         return sum(each.size for each in self.damages)
@@ -64,20 +84,22 @@ class _RepairOutcome(NamedTuple):
         return self.problems.exit_code or (FOUND_PROBLEMS if self.unrepaired else 0)
 
 
-@store_command("threads", "spark", "verbose")
+@store_command("metadata", "threads", "spark", "verbose")
 @click.option(
     "--on-corrupt", type=click.Choice(get_args(OnCorruptLog)),
     help="truncate: end each corrupt log where a broker would end it. skip: remove only the "
     "corrupt bytes. Required if a log is corrupt; without it, both results are shown.",
 )
 @kafka_version_option("The version of the broker that truncate follows.")
-@index_interval_option("The topics' index.interval.bytes.")
+@index_interval_option(
+    "The topics' index.interval.bytes. Default: that of the metadata, or 4096.", default=None
+)
 @change_options("repair")
 def command(
     call: StoreCall,
     on_corrupt: OnCorruptLog | None,
     version: str,
-    index_interval_bytes: int,
+    index_interval_bytes: int | None,
     options: ChangeOptions,
 ) -> int:
     """Repair corrupt logs, and files that do not match them; removed bytes are kept.
@@ -85,8 +107,9 @@ def command(
     --on-corrupt skip removes only the corrupt bytes; the batches after them become a new
     segment. --on-corrupt truncate ends a log before its first corrupt batch, and removes later
     segments. Without --on-corrupt, if a log is corrupt, both
-    results are shown and nothing is changed. Old files are kept; kafkastore changes undo restores
-    them.
+    results are shown and nothing is changed. With the metadata of a KRaft cluster, a missing
+    partition.metadata is written with the topic id from there. Old files are kept; kafkastore
+    changes undo restores them.
     """
     options.check(call.paths)
 
@@ -100,12 +123,15 @@ def command(
             version=version,
             on_corrupt=on_corrupt,
             index_interval_bytes=index_interval_bytes,
+            # Without one, an empty one: the copies of the directories are not searched again.
+            metadata=call.cluster or Cluster(MetadataSource.LOG_DIRECTORIES),
         )
         plans = (plan_directory(call, path, make, by_segment=False) for path in directories)
         return _RepairOutcome(on_corrupt, [*map(options.rooted, plans)], problems)
 
+    given = {} if index_interval_bytes is None else {_INDEX_INTERVAL_BYTES: index_interval_bytes}
     with call.session():
-        return _repair(call, on_corrupt, options, planned, problems)
+        return _repair(call, on_corrupt, options, planned, problems, given)
 
 
 def _repair(
@@ -114,6 +140,7 @@ def _repair(
     options: ChangeOptions,
     planned: Callable[[Sequence[Path], OnCorruptLog], _RepairOutcome],
     problems: Problems,
+    given: Mapping[str, object],
 ) -> int:
     """Plan, show and apply; return the exit code."""
     if on_corrupt is None:
@@ -130,6 +157,9 @@ def _repair(
             write_json({"kind": "damage", **damage._asdict()})
     else:
         _print_damages(outcome, verbose=call.verbose)
+    if call.cluster is not None:
+        settings = settings_of(call.cluster, call.selection.store, given)
+        _print_intervals(outcome, settings, as_json=call.as_json)
     for plan in outcome.plans:
         print_plan(plan, as_json=call.as_json, verbose=call.verbose)
     _print_unrepaired(outcome, as_json=call.as_json)
@@ -167,6 +197,27 @@ def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool
     for outcome in outcomes:
         _print_unrepaired(outcome, as_json=False)
     print("nothing was changed; choose with --on-corrupt; removed bytes are kept in an undo area")
+
+
+def _print_intervals(
+    outcome: _RepairOutcome, settings: TopicSettings, *, as_json: bool
+) -> None:
+    """Print the index.interval.bytes of rebuilt indexes, and its source."""
+    topics: dict[str, dict[str, None]] = {}
+    for each in outcome.rebuilt_topics:
+        setting = settings.of(each)
+        if as_json:
+            source = setting.sources.get(_INDEX_INTERVAL_BYTES, ConfigSource.DEFAULT)
+            write_json({
+                "kind": "setting",
+                "topic": each,
+                "index_interval_bytes": settings.config(each).index_interval_bytes,
+                "config_sources": {_INDEX_INTERVAL_BYTES: source.value},
+            })
+        else:
+            topics.setdefault(setting.describe(_INDEX_INTERVAL_BYTES), {})[each] = None
+    for setting_text, names in topics.items():
+        print_text(f"{setting_text}: {', '.join(names)}")
 
 
 def _print_unrepaired(outcome: _RepairOutcome, *, as_json: bool) -> None:

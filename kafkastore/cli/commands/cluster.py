@@ -19,12 +19,13 @@ from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.clock import clock
-from kafkastore.jobs.cluster import cluster_as_of, cluster_changes
+from kafkastore.jobs.cluster import cluster_changes
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.cluster import END, AsOf, Cluster, MetadataSource
 from kafkastore.metadata.cluster_rows import Row, rows_of
 from kafkastore.metadata.metadata_diff import MetadataChange
 from kafkastore.metadata.recreate import recreate_document, recreate_script
+from kafkastore.store.cluster_metadata import cluster_as_of
 
 _OFFSET = re.compile(r"[0-9]{1,18}")
 _UNKNOWN = "-"

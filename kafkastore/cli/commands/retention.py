@@ -14,12 +14,12 @@ from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.tables import format_count, format_size, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.jobs.retention import RetentionJob, partition_row, place_row, segment_row
-from kafkastore.jobs.topic_settings import settings_of
 from kafkastore.log.timestamp_warnings import TimestampWarning
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentRetention
 from kafkastore.versions import rules_of
 from kafkastore.writing.retention import RetentionRule, StopReason
+from kafkastore.writing.topic_settings import settings_of
 
 Options = dict[str, str]
 

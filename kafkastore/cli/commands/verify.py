@@ -11,6 +11,7 @@ import click
 from kafkastore.arguments import thread_count
 from kafkastore.checks.findings import Finding, Severity
 from kafkastore.checks.partition_check import CheckedPartition
+from kafkastore.checks.verify import ClusterCheck
 from kafkastore.cli.options.on_spark import executor
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import (
@@ -50,7 +51,7 @@ def parse_fraction(context: click.Context, parameter: click.Parameter, text: str
     return share
 
 
-@store_command("threads", "spark", "verbose")
+@store_command("metadata", "threads", "spark", "verbose")
 @click.option(
     "--sample",
     callback=parse_fraction,
@@ -71,13 +72,18 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
 
     Severities: data-loss-risk (a broker would truncate or delete records), wrong-answers (a lookup
     or a read returns wrong results), slow, style.
+
+    With the metadata of a KRaft cluster, topic ids and replicas are compared with it too, and the
+    topics' configurations are taken from it.
     """
     selection = call.selection
     print_unfinished_changes(call.paths)
     stop, total = StopFlag(), len(selection.topic_partitions)
-    job = VerifyJob(sample, stop)
+    cluster = ClusterCheck.of(call.cluster, selection.store)
+    job = VerifyJob(sample, stop, cluster)
     chosen = set(selection.topic_partitions) if call.is_narrowed else None
     items = job.items(selection.store, chosen, is_weighed=call.is_weighed)
+    compared_with = None if cluster is None else cluster.assignments.cluster
     summary = VerifySummary()
     failures: list[str] = []
     groups = ItemGroups(attrgetter("kind"))
@@ -96,14 +102,14 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
         if call.as_json:
             for finding in found:
                 write_json({"kind": "finding", **finding_row(finding)})
-            write_json({"kind": "summary", **summary_row(summary)})
+            write_json({"kind": "summary", **summary_row(summary), "cluster": compared_with})
         elif call.verbose:
             _print_findings(found)
         else:
             for finding in found:
                 groups.add(finding)
     if not call.as_json:
-        print(_summary(summary))
+        print(_summary(summary, compared_with))
     for failure in failures:
         print_problem(failure)
     if failures:
@@ -166,7 +172,7 @@ def _print_group(group: ItemGroup[Finding]) -> None:
         print(f"      ... and {group.more:,} more like these; --verbose lists all")
 
 
-def _summary(counts: VerifySummary) -> str:
+def _summary(counts: VerifySummary, cluster: str | None) -> str:
     read = (
         ""
         if counts.segments_read == counts.segments
@@ -178,7 +184,8 @@ def _summary(counts: VerifySummary) -> str:
         if counts.findings[each]
     ]
     checked = format_count(counts.partitions, "partition")
+    compared = "" if cluster is None else f" against {cluster}"
     nothing = "no problems found"
     if counts.failures:
         nothing = "no problems found in the files that could be opened"
-    return f"{checked} checked{read}, {', '.join(found) or nothing}"
+    return f"{checked} checked{compared}{read}, {', '.join(found) or nothing}"

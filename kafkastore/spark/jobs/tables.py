@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from kafkastore.checks.findings import Severity
+from kafkastore.checks.verify import ClusterCheck
 from kafkastore.clock import clock
 from kafkastore.jobs.best_replicas import best_replicas as best_replicas_results
 from kafkastore.jobs.compare import CompareJob
@@ -24,6 +25,7 @@ from kafkastore.jobs.verify import VerifyJob, severity_column
 from kafkastore.legacy.comparison import as_timestamps
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.spark.runner import table
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.sample_times import SAMPLES
 from kafkastore.use_cases.sizing import BUCKETS_MS, INTERVALS
@@ -100,6 +102,7 @@ def verify(
     *,
     partitions: Collection[AnyPartition] | None = None,
     sample: float = 1.0,
+    metadata: Metadata = None,
 ) -> DataFrame:
     """Check every file of a store against the others, as `kafkastore.verify` does.
 
@@ -113,6 +116,8 @@ def verify(
         Check only these partitions, each as ``("orders", 3)`` or ``"orders-3"``, and nothing else.
     sample : float
         The fraction of segments whose logs are read, above 0 and up to 1.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is; see `kafkastore.verify`.
 
     Returns
     -------
@@ -121,7 +126,9 @@ def verify(
         without a severity. The driver checks checkpoints, topic ids and directories that are not
         partitions, in this call.
     """
-    job, store = VerifyJob(sample), open_paths(path)
+    store = open_paths(path)
+    cluster = ClusterCheck.of(find_cluster_or_warn(store, metadata), store)
+    job = VerifyJob(sample, cluster=cluster)
     chosen = None if partitions is None else set(store.chosen(partitions))
     return table(spark, job, job.items(store, chosen, has_topic_ids=True))
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.arguments import whole_number
 from kafkastore.checks.findings import Finding, FindingKind
+from kafkastore.checks.verify import ClusterCheck
 from kafkastore.clock import clock
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.formats.state.file_names import TopicPartition
@@ -52,6 +53,7 @@ from kafkastore.spark.pipeline.saved_steps import SavedSteps
 from kafkastore.spark.runner import spread
 from kafkastore.spark.session import session
 from kafkastore.spark.watch import failures_of_spark, is_connect
+from kafkastore.store.cluster_metadata import find_cluster_or_warn
 from kafkastore.store.log_store import (
     AnyPath,
     Paths,
@@ -307,12 +309,13 @@ def _checked(
 ) -> Iterator[_Checked]:
     """Check one store after another."""
     before = 0
-    job = VerifyJob()
     for store in run.result.stores:
         runner = partial(spread, spark, progress=shift_progress(progress, before, total))
         findings: list[Finding] = []
         failures: list[tuple[str, ErrorFields]] = []
-        items = job.items(open_store(run.location(store)))
+        opened = open_store(run.location(store))
+        job = VerifyJob(cluster=ClusterCheck.of(find_cluster_or_warn(opened), opened))
+        items = job.items(opened)
         for each in with_topic_ids(job.results(items, runner)):
             findings += each.findings
             whose = each.topic_partition or "the directory"

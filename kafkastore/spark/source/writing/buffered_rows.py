@@ -40,7 +40,7 @@ class WaitingRows:
         names = batch.schema.names
         keys = batch["key"].cast(pa.binary()) if "key" in names else pa.nulls(len(batch))
         topics, topic_of = self._topics(batch)
-        partition_of = self._partitions(batch, keys)
+        partition_of = self._partitions(batch, keys, topics, topic_of)
         columns = {name: batch[name] for name in ("key", "value", "headers") if name in names}
         columns["timestamp"] = _timestamps(batch)
         if "offset" in names:
@@ -89,29 +89,37 @@ class WaitingRows:
         encoded = batch["topic"].dictionary_encode()
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
-    def _partitions(self, batch: pa.RecordBatch, keys: pa.Array) -> NDArray[np.int64]:
+    def _partitions(
+        self,
+        batch: pa.RecordBatch,
+        keys: pa.Array,
+        topics: list[str],
+        topic_of: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
         """Return each row's partition: its own, its key's, or the next in turn."""
-        count = self._options.partitions
         if "partition" in batch.schema.names:
-            partitions = _partitions(batch, count)
+            partitions = _partitions(batch, self._options.partitions)
         else:
             partitions = np.full(len(batch), -1)
         missing = partitions < 0
         if not missing.any():
             return partitions
-        if count is None:
+        counts = np.array([self._options.partition_count(each) or 0 for each in topics])
+        count = counts[topic_of]
+        without = np.flatnonzero(missing & (count == 0))
+        if len(without):
             raise InvalidColumnError(
                 "partition",
-                "is null in a row: give every row its partition, or set the option partitions to "
-                "the topic's number of partitions",
+                f"is null in a row of topic {topics[topic_of[without[0]]]}: give every row its "
+                "partition, or set the option partitions to the topic's number of partitions",
             )
         has_key = missing & keys.is_valid().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(has_key)
         if len(rows):
             chosen = keys if len(rows) == len(keys) else keys.take(pa.array(rows))
-            partitions[rows] = partitions_of_keys(chosen, count)
+            partitions[rows] = partitions_of_keys(chosen, count[rows])
         rows = np.flatnonzero(missing & ~has_key)
-        partitions[rows] = (np.arange(len(rows)) + self._next_in_turn) % count
+        partitions[rows] = (np.arange(len(rows)) + self._next_in_turn) % count[rows]
         self._next_in_turn += len(rows)
         return partitions
 

@@ -16,8 +16,10 @@ MULTIPLIER = np.uint32(0x5BD1E995)
 _SHIFTS = tuple(enumerate(np.arange(0, 32, 8, dtype=np.uint32)))
 
 
-def partitions_of_keys(keys: pa.Array, partitions: int) -> NDArray[np.int64]:
+def partitions_of_keys(keys: pa.Array, partitions: int | NDArray[Any]) -> NDArray[np.int64]:
     """Return each non-null key's partition in a topic of `partitions` partitions.
+
+    These are a number for all keys, or one for each.
 
     >>> partitions_of_keys(pa.array([b"21", b"foobar"]), 12).tolist()
     [0, 6]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.cluster_topics import ClusterTopics
 from kafkastore.writing.log_dir_writer import LogDirWriter
 from kafkastore.writing.log_writer import LogWriter
 
@@ -59,7 +59,12 @@ def open_logs_limit() -> int:
 
 
 def whole_logs(
-    logs: Sequence[StagedLog], work: Path, config: LogConfig, *, keeps_offsets: bool
+    logs: Sequence[StagedLog],
+    work: Path,
+    given: Mapping[str, str],
+    topics: ClusterTopics,
+    *,
+    keeps_offsets: bool,
 ) -> Iterator[StagedLog]:
     """Yield each partition as one log, merged if it has several, in no order.
 
@@ -79,17 +84,20 @@ def whole_logs(
             yield each[0]
     at_once = open_logs_limit()
     for number, first in enumerate(range(0, len(several), at_once)):
-        yield from _merged(work / f"merged-{number}", several[first : first + at_once], config)
+        now = several[first : first + at_once]
+        yield from _merged(work / f"merged-{number}", now, given, topics)
 
 
-def _merged(root: Path, several: list[list[StagedLog]], config: LogConfig) -> list[StagedLog]:
+def _merged(
+    root: Path, several: list[list[StagedLog]], given: Mapping[str, str], topics: ClusterTopics
+) -> list[StagedLog]:
     """Append the logs of each partition, one after another, to a new log."""
-    with LogDirWriter(root) as log_dir:
+    with LogDirWriter(root, metadata=topics) as log_dir:
         work = []
         for logs in several:
             first = logs[0]
             writer = log_dir.writer(
-                *first.topic_partition, config, start_offset=first.start_offset
+                *first.topic_partition, given, start_offset=first.start_offset
             )
             work.append((writer, logs))
         threads = min(len(work), os.cpu_count() or 1)

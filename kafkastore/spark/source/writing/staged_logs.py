@@ -47,7 +47,7 @@ from kafkastore.spark.source.writing.committed_logs import (
     write_checkpoints,
 )
 from kafkastore.spark.source.writing.merged_logs import StagedLog, whole_logs
-from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.cluster_topics import ClusterTopics
 
 _OWNER, _REMOVED = "owner", "-removed"
 
@@ -56,12 +56,14 @@ _OWNER, _REMOVED = "owner", "-removed"
 class StagedJob:
     """One write into a log directory; see `begin_job`.
 
-    `path` is the staging directory; `keeps_offsets` says that the records have offsets already.
+    `path` is the staging directory; `given` and `topics` configure the logs, the given ones win;
+    `keeps_offsets` says that the records have offsets already.
     """
 
     target: Path
     path: Path
-    config: LogConfig
+    given: Mapping[str, str]
+    topics: ClusterTopics
     keeps_offsets: bool
 
     def commit(self, logs: Sequence[StagedLog]) -> None:
@@ -79,7 +81,10 @@ class StagedJob:
         log_dir = self.path / LOG_DIR
         fs.mkdir(log_dir)
         ends = {}
-        for log in whole_logs(logs, self.path, self.config, keeps_offsets=self.keeps_offsets):
+        merging = whole_logs(
+            logs, self.path, self.given, self.topics, keeps_offsets=self.keeps_offsets
+        )
+        for log in merging:
             fs.rename(log.path, log_dir / log.path.name)
             ends[log.topic_partition] = log.end_offset
         fs.fsync_directory(log_dir)
@@ -121,7 +126,9 @@ class StagedJob:
                 raise
 
 
-def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJob:
+def begin_job(
+    target: str, given: Mapping[str, str], topics: ClusterTopics, *, keeps_offsets: bool
+) -> StagedJob:
     """Create a job's staging directory; finish or remove those of killed jobs.
 
     The target may be missing, empty, or have other partitions. Raises `ChangeRefusedError` if it
@@ -149,7 +156,7 @@ def begin_job(target: str, config: LogConfig, *, keeps_offsets: bool) -> StagedJ
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)
         raise _cannot_create(place, error) from error
-    return StagedJob(place, path, config, keeps_offsets)
+    return StagedJob(place, path, given, topics, keeps_offsets)
 
 
 def check_target(target: Path) -> None:

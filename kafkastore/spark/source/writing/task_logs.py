@@ -6,6 +6,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from kafkastore.errors import (
+    ArgumentValueError,
     ChangeRefusedError,
     InvalidColumnError,
     InvalidRecordError,
@@ -91,11 +92,17 @@ class TaskLogs:
             if len(self._log_dir.writers) >= self._limit:
                 self.close()
         check_partition(self._job.target, topic_partition)
+        try:
+            self._options.cluster.topic_id_of_new(topic_partition)
+        except ArgumentValueError as error:
+            raise InvalidColumnError(
+                "partition", f"must be {error.requirement}, got {error.value}"
+            ) from error
         if self._log_dir is None:
             self._log_dir = self._new_log_dir()
         self._starts[topic_partition] = start_offset
         return self._log_dir.writer(
-            *topic_partition, self._options.config, start_offset=start_offset
+            *topic_partition, self._options.given, start_offset=start_offset
         )
 
     def _new_log_dir(self) -> LogDirWriter:
@@ -106,4 +113,5 @@ class TaskLogs:
                 f"must be on a file system that driver and executors share",
                 RefusalReason.UNSUITABLE_PLACE, self._job.path,
             )
-        return LogDirWriter(self._job.path / f"{self._name}-{self._roots}")
+        root = self._job.path / f"{self._name}-{self._roots}"
+        return LogDirWriter(root, metadata=self._options.cluster)

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import InvalidConfigError
+from kafkastore.paths import is_url
 from kafkastore.spark.source.option_values import (
     OptionError,
     OptionProblem,
@@ -31,11 +32,12 @@ from kafkastore.spark.source.option_values import (
 )
 from kafkastore.spark.source.options import OF_A_BROKER
 from kafkastore.spark.source.schema import COLUMNS
+from kafkastore.writing.cluster_topics import NO_TOPICS, ClusterTopics
 from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
 from kafkastore.writing.log_writer import BATCH_BYTES
 
 #: Options that are not topic configurations.
-OPTIONS = ("path", "topic", "partitions", "compression", "batch.size")
+OPTIONS = ("path", "topic", "partitions", "compression", "batch.size", "metadata")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -43,14 +45,28 @@ class WriteOptions(NamedTuple):
     """The parsed options of a write.
 
     `topic` is None if rows have a topic column; `partitions` is per topic, for rows without one;
-    `batch_bytes` is before compression.
+    `batch_bytes` is before compression; `metadata` is where that of the cluster is, `cluster` what
+    it says.
     """
 
     path: str
     topic: str | None
     partitions: int | None
     batch_bytes: int
-    config: LogConfig
+    given: Mapping[str, str]
+    metadata: str | None = None
+    cluster: ClusterTopics = NO_TOPICS
+
+    @property
+    def config(self) -> LogConfig:
+        """The given topic configurations, with Kafka's defaults."""
+        return LogConfig.of(self.given)
+
+    def partition_count(self, topic: str) -> int | None:
+        """Return the number of partitions of a topic: the given one, or the cluster's."""
+        if self.partitions is not None or topic not in self.cluster.topics:
+            return self.partitions
+        return self.cluster.topics[topic].partition_count
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -74,13 +90,18 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         codec = choice(options, "compression", CODECS)
         topic_options["compression.type"] = "uncompressed" if codec == "none" else codec
     try:
-        config = LogConfig.of(topic_options)
+        LogConfig.of(topic_options)
     except InvalidConfigError as error:
         raise OptionError(f"option {error}", OptionProblem.VALUE, error.option) from None
     partitions = at_least_one(options, "partitions", INT32_MAX)
     batch_bytes = at_least_one(options, "batch.size", INT32_MAX)
     return WriteOptions(
-        _path(options), options.get("topic"), partitions, batch_bytes or BATCH_BYTES, config
+        _path(options),
+        options.get("topic"),
+        partitions,
+        batch_bytes or BATCH_BYTES,
+        topic_options,
+        _metadata(options),
     )
 
 
@@ -116,10 +137,12 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
             "topic is missing: give a column 'topic' or the option topic",
             OptionProblem.MISSING, "topic",
         )
-    if "partition" not in names and options.partitions is None:
+    topics = [options.topic] if options.topic is not None else list(options.cluster.topics)
+    counts = map(options.partition_count, topics)
+    if "partition" not in names and options.partitions is None and not any(counts):
         raise OptionError(
             "partition is missing: give a column 'partition', or set the option partitions to the "
-            "topic's number of partitions",
+            "topic's number of partitions, or metadata to the cluster's metadata",
             OptionProblem.MISSING, "partitions",
         )
 
@@ -155,6 +178,12 @@ def _check_names(options: Mapping[str, str]) -> None:
         known = [*OPTIONS, *sorted(TOPIC_OPTIONS)]
         there = f"{', '.join(OPTIONS[1:])}, and those of a Kafka topic"
         raise unknown(name, f"option {name} is not known", known, there)
+
+
+def _metadata(options: Mapping[str, str]) -> str | None:
+    """Return where the cluster's metadata is, a path or a URL."""
+    metadata = options.get("metadata")
+    return metadata if metadata is None or is_url(metadata) else absolute(metadata)
 
 
 def _path(options: Mapping[str, str]) -> str:

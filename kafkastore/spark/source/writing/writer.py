@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -26,6 +27,7 @@ from kafkastore.spark.source.writing.write_options import (
     check_columns,
     parse_write_options,
 )
+from kafkastore.writing.cluster_topics import find_topics
 
 
 class LogsWriter(DataSourceArrowWriter):
@@ -79,10 +81,12 @@ class TaskMessage(WriterCommitMessage):
 def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> LogsWriter:
     """Return the writer of a frame after all checks.
 
-    Raises `OptionError` if an option or a column is invalid, or the mode is overwrite, and
-    `ChangeRefusedError` if the target cannot be written.
+    Raises `OptionError` if an option or a column is invalid, or the mode is overwrite,
+    `ChangeRefusedError` if the target cannot be written, and the errors of unreadable metadata.
     """
     options = parse_write_options(given)
+    topics = find_topics(Path(options.path), options.metadata)
+    options = options._replace(cluster=topics)
     check_columns(schema, options)
     if overwrite:
         raise ChangeRefusedError(
@@ -91,4 +95,5 @@ def writer_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
             RefusalReason.NOT_EMPTY, options.path,
         )
     keeps_offsets = "offset" in schema.fieldNames()
-    return LogsWriter(options, begin_job(options.path, options.config, keeps_offsets=keeps_offsets))
+    job = begin_job(options.path, options.given, topics, keeps_offsets=keeps_offsets)
+    return LogsWriter(options, job)
