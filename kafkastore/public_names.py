@@ -17,6 +17,7 @@ from kafkastore.errors import (
     CorruptionError,
     DuplicatePartitionError,
     IndexFullError,
+    InRemoteSegmentError,
     InvalidConfigError,
     InvalidRecordError,
     InvalidTimestampError,
@@ -33,6 +34,7 @@ from kafkastore.errors import (
     RemoteObjectChangedError,
     RemoteStoreError,
     SegmentGoneError,
+    UnknownRemoteSegmentsError,
     UnsupportedFormatError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
@@ -55,6 +57,9 @@ from kafkastore.jobs.transactions import transactions
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_dir import UnknownLogStartWarning
+from kafkastore.log.remote_log import RemoteLog, RemoteSource, RemoteStorage
+from kafkastore.log.remote_metadata import UnknownRemote
+from kafkastore.log.remote_segments import RemoteSegment
 from kafkastore.lookup.differences import DifferenceKind
 from kafkastore.lookup.explanation import Explanation
 from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
@@ -88,6 +93,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "FindingKind",
+    "InRemoteSegmentError",
     "IndexFullError",
     "InvalidConfigError",
     "InvalidRecordError",
@@ -117,7 +123,11 @@ __all__ = [
     "RecordTooLargeError",
     "RecoveredLog",
     "RefusalReason",
+    "RemoteLog",
     "RemoteObjectChangedError",
+    "RemoteSegment",
+    "RemoteSource",
+    "RemoteStorage",
     "RemoteStoreError",
     "ReplayError",
     "SegmentGoneError",
@@ -130,6 +140,8 @@ __all__ = [
     "TopicPartition",
     "TransactionIndex",
     "UnknownLogStartWarning",
+    "UnknownRemote",
+    "UnknownRemoteSegmentsError",
     "UnreadMetadataWarning",
     "UnsupportedForMessageFormatError",
     "UnsupportedFormatError",

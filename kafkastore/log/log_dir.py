@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptCheckpointError, CorruptionError, NotAFileError
@@ -122,6 +122,8 @@ class LogDir:
     def __init__(self, path: Path) -> None:
         self.path = open_path(path, with_all_below=False)
         self._checkpoints: dict[str, Checkpoint] = {}
+        #: What other modules read of the whole directory since `refresh`.
+        self.facts: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"LogDir({str(self.path)!r})"
@@ -177,6 +179,7 @@ class LogDir:
         """Drop the cached checkpoints; a broker writes them every few seconds."""
         # Replaced, not cleared: a thread that is reading one stores it in the old dict.
         self._checkpoints = {}
+        self.facts = {}
 
     @property
     def is_clean(self) -> bool:
