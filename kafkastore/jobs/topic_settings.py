@@ -9,11 +9,16 @@ from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.jobs.cluster import METADATA_PARTITION, cluster_as_of
+from kafkastore.log.log_dir import LogDir
+from kafkastore.log.log_view import LogView
+from kafkastore.log.partition_files import PartitionFiles
+from kafkastore.log.remote_log import RemoteStorage, has_remote_log_metadata
 from kafkastore.metadata.cluster import END, Cluster
 from kafkastore.metadata.topic_configs import ConfigSource, ConfigValue, topic_configs
 from kafkastore.store.log_store import LogStore, Paths
 from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
 
+_ENABLE = "remote.storage.enable"
 Options = Mapping[str, object] | LogConfig | None
 #: Where a job finds the cluster's metadata; None: in the directories of the job, if it is there.
 Metadata = Paths | Cluster | None
@@ -57,6 +62,40 @@ class TopicSettings:
         options = {key: each.value for key, each in known.items()} | dict(given)
         sources = {key: each.source for key, each in known.items()}
         return TopicSetting(options, sources | dict.fromkeys(given, ConfigSource.OPTION))
+
+
+    def remote_storage_of(self, topic: str) -> RemoteStorage | None:
+        """Return whether a topic has remote storage; None if no configuration says so."""
+        known = isinstance(self.given, LogConfig) or _ENABLE in (self.given or {})
+        if not known and topic not in self.by_topic:
+            return None
+        return LogConfig.of(self.of(topic).options).remote_storage
+
+    def apply_to(self, log: LogView) -> None:
+        """Let a log know whether its topic has remote storage, if that is known."""
+        if (storage := self.remote_storage_of(log.topic)) is not None:
+            log.remote_storage = storage
+
+
+def remote_settings_of(store: LogStore, metadata: Metadata = None) -> TopicSettings:
+    """Return the configurations of a store's topics if they may say what is tiered."""
+    if metadata is None and not may_say_what_is_tiered(store):
+        return TopicSettings()
+    return settings_of(find_cluster_or_warn(store, metadata), store, None)
+
+
+def may_say_what_is_tiered(store: LogStore) -> bool:
+    """Return whether a store has a metadata log, and a sign of remote storage."""
+    return METADATA_PARTITION in store.partitions and any(map(_may_be_tiered, store.log_dirs))
+
+
+def _may_be_tiered(log_dir: LogDir) -> bool:
+    """Return whether there is a sign that partitions of a directory are tiered."""
+    return has_remote_log_metadata(log_dir) or any(
+        offset < min(PartitionFiles(path).base_offsets, default=0)
+        for topic_partition, offset in log_dir.log_start_offsets.items()
+        if (path := log_dir.partition_paths.get(topic_partition)) is not None
+    )
 
 
 def settings_of(cluster: Cluster | None, store: LogStore, given: Options) -> TopicSettings:
