@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.state.file_names import REMOTE_LOG_METADATA_TOPIC
 from kafkastore.jobs.cluster import METADATA_PARTITION, cluster_as_of
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.log.remote_log import RemoteStorage, has_remote_log_metadata
-from kafkastore.metadata.cluster import END, Cluster
+from kafkastore.metadata.cluster import END, Cluster, MetadataSource
 from kafkastore.metadata.topic_configs import ConfigSource, ConfigValue, topic_configs
 from kafkastore.store.log_store import LogStore, Paths
 from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
@@ -51,6 +52,8 @@ class TopicSettings:
 
     given: Options = None
     by_topic: Mapping[str, Mapping[str, ConfigValue]] = field(default_factory=dict)
+    #: The number of partitions of ``__remote_log_metadata``, if the cluster is known.
+    remote_metadata_partitions: int | None = None
 
     def of(self, topic: str) -> TopicSetting:
         """Return the configurations of a topic."""
@@ -74,7 +77,7 @@ class TopicSettings:
     def apply_to(self, log: LogView) -> None:
         """Let a log know whether its topic has remote storage, if that is known."""
         if (storage := self.remote_storage_of(log.topic)) is not None:
-            log.remote_storage = storage
+            log.set_remote_storage(storage, self.remote_metadata_partitions)
 
 
 def remote_settings_of(store: LogStore, metadata: Metadata = None) -> TopicSettings:
@@ -104,13 +107,16 @@ def settings_of(cluster: Cluster | None, store: LogStore, given: Options) -> Top
     Raises `InvalidConfigError` for a given one that Kafka refuses.
     """
     LogConfig.of(given)  # checked once, not for each partition
-    if cluster is None:
+    if cluster is None or cluster.source is MetadataSource.LOG_DIRECTORIES:
         return TopicSettings(given)
     broker_id = _only_broker(store)
     topics = {each.topic for each in store.partitions}
-    return TopicSettings(given, {
-        topic: dict(_of_files(topic_configs(cluster, topic, broker_id))) for topic in topics
-    })
+    remote = cluster.topics.get(REMOTE_LOG_METADATA_TOPIC)
+    return TopicSettings(
+        given,
+        {topic: dict(_of_files(topic_configs(cluster, topic, broker_id))) for topic in topics},
+        None if remote is None else len(remote.partitions),
+    )
 
 
 def find_cluster(store: LogStore, metadata: Metadata = None) -> Cluster | None:

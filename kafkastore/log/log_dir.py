@@ -122,6 +122,8 @@ class LogDir:
     def __init__(self, path: Path) -> None:
         self.path = open_path(path, with_all_below=False)
         self._checkpoints: dict[str, Checkpoint] = {}
+        #: The log directories that were opened together with this one.
+        self.siblings: tuple[LogDir, ...] = ()
         #: What other modules read of the whole directory since `refresh`.
         self.facts: dict[str, Any] = {}
 
@@ -198,6 +200,12 @@ class LogDir:
         Empty if the file is missing or corrupt.
         """
         return self.checkpoint(LOG_START_OFFSET_CHECKPOINT).offsets
+
+    @property
+    def knows_log_starts(self) -> bool:
+        """Whether there is a checkpoint of log start offsets that can be read."""
+        checkpoint = self.checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        return checkpoint.is_there and checkpoint.error is None
 
     @property
     def log_starts_error(self) -> CorruptCheckpointError | None:

@@ -85,6 +85,7 @@ class LogView:
         self.topic_partition = topic_partition
         self.log_dir = log_dir
         self._remote_storage: RemoteStorage | None = None
+        self._remote_metadata_partitions: int | None = None
         #: Everything read since `refresh`: properties by name, and lookups by their choice.
         self.facts: dict[Any, Any] = {}
 
@@ -163,15 +164,27 @@ class LogView:
 
     @remote_storage.setter
     def remote_storage(self, configured: RemoteStorage | None) -> None:
-        if configured is not self._remote_storage:
+        self.set_remote_storage(configured)
+
+    def set_remote_storage(
+        self, configured: RemoteStorage | None, metadata_partitions: int | None = None
+    ) -> None:
+        """Set `remote_storage`, and how many partitions ``__remote_log_metadata`` has."""
+        known = self._remote_storage, self._remote_metadata_partitions
+        if (configured, metadata_partitions) != known:
             self._remote_storage = configured
+            self._remote_metadata_partitions = metadata_partitions
             self.facts = {}
 
     @cached_until_refresh
     def remote_log(self) -> RemoteLog:
         """The part of the log that is in remote storage."""
         return find_remote_log(
-            self.path, self.topic_partition, self.log_dir, self._remote_storage
+            self.path,
+            self.topic_partition,
+            self.log_dir,
+            self._remote_storage,
+            self._remote_metadata_partitions,
         )
 
     @cached_until_refresh
@@ -211,10 +224,11 @@ class LogView:
 
     def _may_be_tiered(self, checkpointed: int | None) -> bool:
         """Return whether the log is tiered, if there is any sign of that."""
-        is_sign = (
-            checkpointed is not None
-            or self._remote_storage is not None
-            or has_remote_log_metadata(self.log_dir)
+        is_sign = checkpointed is not None or self._remote_storage is not None or (
+            # A broker with remote storage writes a line for each tiered partition.
+            self.log_dir is not None
+            and not self.log_dir.knows_log_starts
+            and has_remote_log_metadata(self.log_dir)
         )
         return is_sign and self.remote_log.is_tiered
 

@@ -92,8 +92,9 @@ def find_remote_log(
     topic_partition: TopicPartition,
     log_dir: LogDir | None,
     configured: RemoteStorage | None,
+    metadata_partitions: int | None = None,
 ) -> RemoteLog:
-    """Find what of a partition is remote; `configured`: what the caller knows."""
+    """Find what of a partition is remote; the last two: what the caller knows."""
     if configured is RemoteStorage.OFF or topic_partition.topic in _NEVER_TIERED:
         return RemoteLog(RemoteStorage.OFF, RemoteSource.CONFIGURATION)
     if log_dir is None:
@@ -103,7 +104,7 @@ def find_remote_log(
         return RemoteLog(configured, RemoteSource.CONFIGURATION, unknown=no_metadata)
     metadata = remote_metadata_of(log_dir)
     topic_id = read_topic_id(path) if metadata.paths else None
-    found = metadata.content_of(topic_partition, topic_id)
+    found = metadata.content_of(topic_partition, topic_id, metadata_partitions)
     if configured is not None:
         segments = found.segments
         if found.unknown is None and segments is None:

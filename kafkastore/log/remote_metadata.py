@@ -7,6 +7,7 @@ then nothing is known of what is in remote storage.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,21 +59,19 @@ class RemoteMetadata:
         self.paths = paths
         self._read: dict[int, dict[TopicPartition, dict[str, RemoteSegments]]] = {}
 
-    def content_of(self, topic_partition: TopicPartition, topic_id: str | None) -> RemoteContent:
+    def content_of(
+        self, topic_partition: TopicPartition, topic_id: str | None, count: int | None = None
+    ) -> RemoteContent:
         """Return what is known of a partition, by the id of its topic if that is known.
 
-        The topic is taken for whole if its partitions here begin at 0 without a gap.
+        `count` is the number of partitions of ``__remote_log_metadata``, if that is known.
         """
         if not self.paths:
             return RemoteContent(None, UnknownRemote.NO_METADATA)
-        count = len(self.paths)
-        is_whole = max(self.paths) == count - 1
         numbers = sorted(self.paths)
-        home = None
         if topic_id is not None:
-            partitions = count if is_whole else DEFAULT_PARTITIONS
-            home = metadata_partition_of(topic_id, topic_partition.partition, partitions)
-            numbers.sort(key=lambda number: number != home)
+            likely = self._homes(topic_partition, topic_id, self._likely_counts(count))
+            numbers.sort(key=lambda number: number not in likely)
         error = None
         for number in numbers:
             try:
@@ -86,9 +85,35 @@ class RemoteMetadata:
                 return RemoteContent(known[topic_id])
         if error is not None:
             return RemoteContent(None, UnknownRemote.CORRUPT, error)
-        if not is_whole:
+        counts = [each for each in self._likely_counts(count) if count or self._fits(each)]
+        if topic_id is None or not counts:
             return RemoteContent(None, UnknownRemote.NO_METADATA_PARTITION)
-        return RemoteContent(None)
+        is_home_here = self.paths.keys() >= self._homes(topic_partition, topic_id, counts)
+        return RemoteContent(None, None if is_home_here else UnknownRemote.NO_METADATA_PARTITION)
+
+    def _likely_counts(self, count: int | None) -> list[int]:
+        """List what the number of the topic's partitions may be."""
+        if count is not None:
+            return [count]
+        here, last = len(self.paths), max(self.paths)
+        whole = [here] * (last == here - 1 and here != DEFAULT_PARTITIONS)
+        return [*whole, *[DEFAULT_PARTITIONS] * (last < DEFAULT_PARTITIONS)]
+
+    def _homes(
+        self, topic_partition: TopicPartition, topic_id: str, counts: list[int]
+    ) -> set[int]:
+        """Return the partitions of the topic that may have the records of a partition."""
+        partition = topic_partition.partition
+        return {metadata_partition_of(topic_id, partition, each) for each in counts}
+
+    def _fits(self, count: int) -> bool:
+        """Return whether all records fit a topic of `count` partitions."""
+        return all(
+            metadata_partition_of(topic_id, topic_partition.partition, count) == number
+            for number in self.paths
+            for topic_partition, by_id in self._partition(number).items()
+            for topic_id in by_id
+        )
 
     def _partition(self, number: int) -> dict[TopicPartition, dict[str, RemoteSegments]]:
         """Replay a partition once: the segments by partition and topic id."""
@@ -99,16 +124,25 @@ class RemoteMetadata:
 
 
 def remote_metadata_of(log_dir: LogDir) -> RemoteMetadata:
-    """Return the metadata in a log directory; it is read once until a refresh."""
+    """Return the metadata in a broker's log directories, read once until a refresh."""
     found: RemoteMetadata | None = log_dir.facts.get(_FACT)
     if found is None:
         paths = {
             topic_partition.partition: path
-            for topic_partition, path in log_dir.partition_paths.items()
+            for each in (log_dir, *_others_of_the_broker(log_dir))
+            for topic_partition, path in each.partition_paths.items()
             if topic_partition.topic == REMOTE_LOG_METADATA_TOPIC
         }
         found = log_dir.facts.setdefault(_FACT, RemoteMetadata(paths))
     return found
+
+
+def _others_of_the_broker(log_dir: LogDir) -> Iterator[LogDir]:
+    """Yield the other log directories of a broker that were opened together."""
+    with suppress(CorruptionError):  # a broker does not start with such meta.properties
+        for each in log_dir.siblings:
+            if each.node_id is not None and each.node_id == log_dir.node_id:
+                yield each
 
 
 def _replayed(path: Path) -> dict[TopicPartition, dict[str, RemoteSegments]]:

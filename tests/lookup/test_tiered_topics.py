@@ -16,6 +16,7 @@ from kafkastore.formats.requests.list_offsets import (
     LATEST_TIERED_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from kafkastore.formats.topics.remote_log_metadata import metadata_partition_of
 from kafkastore.log import remote_metadata
 from kafkastore.log.log_view import BoundSource
 from kafkastore.log.remote_metadata import UnknownRemote
@@ -207,12 +208,46 @@ def test_times_are_answered_without_it_if_the_whole_log_is_here(newest, without_
 def test_another_partition_of_the_metadata_topic_is_not_taken_for_the_right_one(newest, tmp_path):
     logs = newest.copy_to(tmp_path / "logs")
     shutil.rmtree(logs / "__remote_log_metadata-0")
-    reasons = set()
-    for topic in STARTING_IN_REMOTE_STORAGE:
-        log = kafkastore.open(logs)[topic, 0]
-        log.remote_storage = newest.storage(topic)
-        reasons.add(log.remote_log.unknown)
-    assert reasons == {None, UnknownRemote.NO_METADATA_PARTITION}
+    missing = UnknownRemote.NO_METADATA_PARTITION
+    for count in (None, 3):
+        unknown = {}
+        for topic in newest.topics:
+            log = kafkastore.open(logs)[topic, 0]
+            log.set_remote_storage(RemoteStorage.ON, count)
+            unknown[topic] = log.remote_log.unknown
+        assert set(unknown.values()) == {None, missing}
+        if count == 3:
+            there = {
+                topic for topic in newest.topics
+                if metadata_partition_of(newest.topic_id(topic), 0, count) != 0
+            }
+            assert {topic for topic, reason in unknown.items() if reason is None} == there
+
+
+def test_the_number_of_partitions_of_the_metadata_topic_is_that_of_its_records(newest):
+    # Three partitions without a gap, and records that are where they are in a topic of three.
+    log = newest.log("plain")
+    log.set_remote_storage(RemoteStorage.ON)
+    assert log.remote_log.unknown is None
+    assert log.remote_log.segments.finished == []
+    log.set_remote_storage(RemoteStorage.ON, 5000)
+    assert log.remote_log.unknown is UnknownRemote.NO_METADATA_PARTITION
+
+
+def test_the_metadata_may_be_in_another_log_directory_of_the_broker(newest, tmp_path):
+    logs, other = newest.copy_to(tmp_path / "logs"), tmp_path / "other"
+    other.mkdir()
+    shutil.copy(logs / "meta.properties", other)
+    for path in logs.glob("__remote_log_metadata-*"):
+        path.rename(other / path.name)
+    log = kafkastore.open([logs, other])["tail", 0]
+    log.remote_storage = RemoteStorage.ON
+    assert compare(log, newest.rows("tail"), newest.rules) > 0
+    properties = other / "meta.properties"
+    properties.write_text(properties.read_text().replace("node.id=1", "node.id=2"))
+    log = kafkastore.open([logs, other])["tail", 0]
+    log.remote_storage = RemoteStorage.ON
+    assert log.remote_log.unknown is UnknownRemote.NO_METADATA
 
 
 def test_a_checkpoint_below_the_first_segment_alone_is_raised_and_reported(

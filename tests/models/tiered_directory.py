@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 import kafkastore
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.samples.unpacking import unpack_archive
 from kafkastore.writing.log_config import LogConfig
@@ -59,6 +60,9 @@ class TieredDirectory:
 
     def storage(self, topic) -> RemoteStorage:
         return self.config(topic).remote_storage
+
+    def topic_id(self, topic):
+        return read_topic_id(self.logs / f"{topic}-0")
 
     def copy_to(self, path):
         """A copy of the log directory, to alter."""
