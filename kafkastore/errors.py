@@ -306,9 +306,9 @@ class InRemoteSegmentError(KafkaStoreError):
 
     def __str__(self) -> str:
         return (
-            f"{self.partition}: timestamp {self.target_timestamp} is looked up in remote segment "
-            f"{self.segment_id}, offsets {self.start_offset} to {self.end_offset}, which is not on "
-            "this disk; query a broker"
+            f"the answer for timestamp {self.target_timestamp} in {self.partition} is in remote "
+            f"storage, segment {self.segment_id} with offsets {self.start_offset} to "
+            f"{self.end_offset}; query a broker for it"
         )
 
 
@@ -339,7 +339,7 @@ class UnknownRemoteSegmentsError(KafkaStoreError):
             "storage; name the cluster's metadata",
         }
         return (
-            f"{self.partition}: the segments in remote storage are not known: "
+            f"the segments of {self.partition} in remote storage are not known: "
             f"{why.get(self.reason, self.reason)}"
         )
 

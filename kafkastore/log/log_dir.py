@@ -19,6 +19,7 @@ from kafkastore.formats.state.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
+    REMOTE_LOG_METADATA_TOPIC,
     InvalidNameError,
     TopicPartition,
     parse_partition_directory,
@@ -162,6 +163,20 @@ class LogDir:
                         skipped.append(SkippedName(other, SkippedKind.DUPLICATE, reason))
         return found
 
+    @cached_property
+    def remote_metadata_paths(self) -> Mapping[int, Path]:
+        """The directories of ``__remote_log_metadata``, by partition."""
+        return {
+            topic_partition.partition: path
+            for topic_partition, path in self.partition_paths.items()
+            if topic_partition.topic == REMOTE_LOG_METADATA_TOPIC
+        }
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its names are known already; a remote directory is slow to list."""
+        return "_listing" in vars(self)
+
     @property
     def partition_paths(self) -> Mapping[TopicPartition, Path]:
         """The partition directories, by topic and partition."""
@@ -200,12 +215,6 @@ class LogDir:
         Empty if the file is missing or corrupt.
         """
         return self.checkpoint(LOG_START_OFFSET_CHECKPOINT).offsets
-
-    @property
-    def knows_log_starts(self) -> bool:
-        """Whether there is a checkpoint of log start offsets that can be read."""
-        checkpoint = self.checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        return checkpoint.is_there and checkpoint.error is None
 
     @property
     def log_starts_error(self) -> CorruptCheckpointError | None:

@@ -225,9 +225,9 @@ class LogView:
     def _may_be_tiered(self, checkpointed: int | None) -> bool:
         """Return whether the log is tiered, if there is any sign of that."""
         is_sign = checkpointed is not None or self._remote_storage is not None or (
-            # A broker with remote storage writes a line for each tiered partition.
+            # From 3.8 on, a broker writes a line for each tiered partition.
             self.log_dir is not None
-            and not self.log_dir.knows_log_starts
+            and self.log_dir.is_listed
             and has_remote_log_metadata(self.log_dir)
         )
         return is_sign and self.remote_log.is_tiered

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.checkpoints import EpochStart
-from kafkastore.formats.state.file_names import REMOTE_LOG_METADATA_TOPIC, TopicPartition
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.remote_log_metadata import (
     DEFAULT_PARTITIONS,
     RECORDS,
@@ -128,10 +128,9 @@ def remote_metadata_of(log_dir: LogDir) -> RemoteMetadata:
     found: RemoteMetadata | None = log_dir.facts.get(_FACT)
     if found is None:
         paths = {
-            topic_partition.partition: path
+            number: path
             for each in (log_dir, *_others_of_the_broker(log_dir))
-            for topic_partition, path in each.partition_paths.items()
-            if topic_partition.topic == REMOTE_LOG_METADATA_TOPIC
+            for number, path in each.remote_metadata_paths.items()
         }
         found = log_dir.facts.setdefault(_FACT, RemoteMetadata(paths))
     return found
