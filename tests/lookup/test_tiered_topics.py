@@ -272,11 +272,15 @@ def test_records_about_a_partition_say_that_it_is_tiered(newest):
     assert newest.log("tail").remote_log.source is RemoteSource.CONFIGURATION
 
 
+@pytest.mark.parametrize("content", [None, "0\n0\n", "x"])
 def test_without_a_line_in_the_checkpoint_the_log_starts_at_the_first_remote_segment(
-    newest, tmp_path
+    newest, tmp_path, content
 ):
     logs = newest.copy_to(tmp_path / "logs")
-    (logs / "log-start-offset-checkpoint").unlink()
+    checkpoint = logs / "log-start-offset-checkpoint"
+    checkpoint.unlink()
+    if content is not None:  # as brokers before 3.8 leave it, or corrupt
+        checkpoint.write_text(content)
     assert kafkastore.open(logs)["shortened", 0].log_start_offset == newest.broker_offset(
         "shortened", EARLIEST_TIMESTAMP
     )
