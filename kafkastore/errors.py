@@ -276,6 +276,74 @@ class UnsupportedTimestampError(KafkaStoreError, ValueError):
     """
 
 
+class InRemoteSegmentError(KafkaStoreError):
+    """A lookup whose answer depends on a segment that is in remote storage.
+
+    Parameters
+    ----------
+    partition : str
+        The partition, such as ``orders-3``.
+    target_timestamp : int
+        The requested time, ms since 1970, or the special timestamp.
+    start_offset, end_offset : int
+        The first and the last offset of the segment, in which a broker searches.
+    segment_id : str
+        Its id, as ``__remote_log_metadata`` has it.
+    """
+
+    def __init__(
+        self,
+        partition: str,
+        target_timestamp: int,
+        start_offset: int,
+        end_offset: int,
+        segment_id: str,
+    ) -> None:
+        super().__init__(partition, target_timestamp, start_offset, end_offset, segment_id)
+        self.partition, self.target_timestamp = partition, target_timestamp
+        self.start_offset, self.end_offset = start_offset, end_offset
+        self.segment_id = segment_id
+
+    def __str__(self) -> str:
+        return (
+            f"the answer for timestamp {self.target_timestamp} in {self.partition} is in remote "
+            f"storage, segment {self.segment_id} with offsets {self.start_offset} to "
+            f"{self.end_offset}; query a broker for it"
+        )
+
+
+class UnknownRemoteSegmentsError(KafkaStoreError):
+    """A lookup in a tiered log whose remote segments are not known here.
+
+    Parameters
+    ----------
+    partition : str
+        The partition, such as ``orders-3``.
+    reason : str
+        ``"no-metadata"``: there is no ``__remote_log_metadata``. ``"no-metadata-partition"``: the
+        partition of it that has the records is not here. ``"no-configuration"``: only the topic's
+        configuration says whether it has remote storage.
+    """
+
+    def __init__(self, partition: str, reason: str) -> None:
+        super().__init__(partition, reason)
+        self.partition, self.reason = partition, reason
+
+    def __str__(self) -> str:
+        why = {
+            "no-metadata": "there is no __remote_log_metadata next to it; open it in the log "
+            "directory of a broker",
+            "no-metadata-partition": "the partition of __remote_log_metadata with its records is "
+            "not here; open the log directory of a broker that has it",
+            "no-configuration": "only the topic's configuration says whether it has remote "
+            "storage; name the cluster's metadata",
+        }
+        return (
+            f"the segments of {self.partition} in remote storage are not known: "
+            f"{why.get(self.reason, self.reason)}"
+        )
+
+
 class UnsupportedForMessageFormatError(KafkaStoreError, ValueError):
     """A lookup by time in a topic whose messages have no timestamps.
 

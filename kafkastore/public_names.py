@@ -17,6 +17,7 @@ from kafkastore.errors import (
     CorruptionError,
     DuplicatePartitionError,
     IndexFullError,
+    InRemoteSegmentError,
     InvalidConfigError,
     InvalidRecordError,
     InvalidTimestampError,
@@ -33,6 +34,7 @@ from kafkastore.errors import (
     RemoteObjectChangedError,
     RemoteStoreError,
     SegmentGoneError,
+    UnknownRemoteSegmentsError,
     UnsupportedFormatError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
@@ -56,6 +58,9 @@ from kafkastore.jobs.transactions import transactions
 from kafkastore.jobs.verify import verify
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.log.log_dir import UnknownLogStartWarning
+from kafkastore.log.remote_log import RemoteLog, RemoteSource, RemoteStorage
+from kafkastore.log.remote_metadata import UnknownRemote
+from kafkastore.log.remote_segments import RemoteSegment
 from kafkastore.lookup.differences import DifferenceKind
 from kafkastore.lookup.explanation import Explanation
 from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
@@ -91,6 +96,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "FindingKind",
+    "InRemoteSegmentError",
     "IndexFullError",
     "InvalidConfigError",
     "InvalidRecordError",
@@ -120,7 +126,11 @@ __all__ = [
     "RecordTooLargeError",
     "RecoveredLog",
     "RefusalReason",
+    "RemoteLog",
     "RemoteObjectChangedError",
+    "RemoteSegment",
+    "RemoteSource",
+    "RemoteStorage",
     "RemoteStoreError",
     "ReplayError",
     "SegmentGoneError",
@@ -133,6 +143,8 @@ __all__ = [
     "TopicPartition",
     "TransactionIndex",
     "UnknownLogStartWarning",
+    "UnknownRemote",
+    "UnknownRemoteSegmentsError",
     "UnreadMetadataWarning",
     "UnsupportedForMessageFormatError",
     "UnsupportedFormatError",

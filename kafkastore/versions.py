@@ -241,6 +241,11 @@ class BrokerRules:
         "A log may start inside a segment, and nothing before the log start offset is found.",
         False, ("0.11", True, "KIP-107"),
     )
+    log_may_start_in_remote_storage: bool = _rule(
+        "The log of a topic with remote storage may start before its first segment, at its "
+        "checkpointed log start offset; times are looked up in remote segments first.",
+        False, ("3.6", True, "KIP-405"),
+    )
     indexes_have_warm_section: bool = _rule(
         "The last 8 KiB of an index are searched first.",
         False, ("2.1", True, "KAFKA-6432"),

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkastore.log.damage import OnCorrupt
     from kafkastore.metadata.cluster import Cluster
     from kafkastore.runner import Runner
+    from kafkastore.writing.topic_settings import TopicSettings
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -116,6 +117,23 @@ class StoreCall:
                 raise
             print_note(f"the cluster's metadata is not used: {error}")
             return None
+
+    @cached_property
+    def remote_settings(self) -> TopicSettings:
+        """The configurations that say which topics have remote storage.
+
+        Without a sign of it, the metadata log of the directories is not read.
+        """
+        from kafkastore.writing.topic_settings import (
+            TopicSettings,
+            may_say_what_is_tiered,
+            settings_of,
+        )
+
+        store = self.selection.store
+        if self.metadata is None and not may_say_what_is_tiered(store):
+            return TopicSettings()
+        return settings_of(self.cluster, store, None)
 
     @cached_property
     def problems(self) -> Problems:

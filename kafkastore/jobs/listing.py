@@ -2,20 +2,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.errors import CorruptionError
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.log.batch_reading import first_timestamp
 from kafkastore.paths import describe_error
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.regular_file import stat_regular
+from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import Copies, open_copies
+from kafkastore.writing.topic_settings import TopicSettings, remote_settings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +43,7 @@ class ListJob(PartitionJob[PartitionListing]):
 
     segments: bool = False
     quick: bool = False
+    settings: TopicSettings = field(default_factory=TopicSettings)
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -57,6 +61,14 @@ class ListJob(PartitionJob[PartitionListing]):
             ("log_start_offset", number),
             ("log_start_source", text),
             ("log_start_basis", text),
+            ("log_start_if_tiered", number),
+            ("local_log_start_offset", number),
+            ("remote_storage", text),
+            ("remote_source", text),
+            ("unknown_remote", text),
+            ("remote_segments", number),
+            ("remote_size", number),
+            ("highest_remote_offset", number),
             ("log_end_offset", number),
             ("log_end_source", text),
             ("log_end_basis", text),
@@ -75,6 +87,7 @@ class ListJob(PartitionJob[PartitionListing]):
     def run(self, item: Copies) -> PartitionListing:
         """List one partition."""
         log = open_copies(item)
+        self.settings.apply_to(log)
         describe = _segments if self.segments else _partition
         rows, error = log.retry_if_changed(partial(describe, log, self.quick))
         return PartitionListing((*rows, *_leftovers(log)), error)
@@ -92,6 +105,7 @@ def list_logs(
     partitions: Collection[AnyPartition] | None = None,
     segments: bool = False,
     quick: bool = False,
+    metadata: Metadata = None,
 ) -> JobResults[Copies, PartitionListing]:
     """List the partitions or segments of log directories.
 
@@ -105,6 +119,9 @@ def list_logs(
         Whether to give a row for each segment, instead of one for each partition.
     quick : bool
         Whether to give names and sizes only, without opening a file.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The cluster, or where its metadata is, which says what topics have remote storage. Default:
+        the metadata log in `path`, if it has one.
 
     Returns
     -------
@@ -116,8 +133,10 @@ def list_logs(
     KafkaStoreError
         If a partition cannot be read.
     """
-    job = ListJob(segments, quick)
-    return JobResults(job, partial(job.items, open_paths(path), partitions))
+    store = open_paths(path)
+    settings = TopicSettings() if quick else remote_settings_of(store, metadata)
+    job = ListJob(segments, quick, settings)
+    return JobResults(job, partial(job.items, store, partitions))
 
 
 def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionError | None]:
@@ -144,6 +163,8 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
             "log_start_offset": start.offset,
             "log_start_source": start.source.value,
             "log_start_basis": start.basis,
+            "log_start_if_tiered": log.log_start_if_tiered,
+            **_remote(log),
             "log_end_offset": end.offset if end.error is None else None,
             "log_end_source": end.source.value,
             "log_end_basis": end.basis,
@@ -151,6 +172,29 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
             "largest_timestamp": largest,
         }
     return [row], error
+
+
+def _remote(log: PartitionLog) -> _Row:
+    """Describe what of a partition is in remote storage."""
+    remote = log.remote_log
+    row: _Row = {
+        "local_log_start_offset": log.local_log_start_offset,
+        "remote_storage": remote.storage.value,
+        "remote_source": remote.source.value,
+    }
+    if not remote.is_tiered:
+        return row
+    row["unknown_remote"] = None if remote.unknown is None else remote.unknown.value
+    if remote.segments is not None and log.end_bound.error is None:
+        epochs, end = LeaderEpochs(log.leader_epochs), log.log_end_offset
+        # A segment with records of several leader epochs is listed in each.
+        sizes = {each.segment_id: each.size for each in remote.segments.in_lineage(epochs, end)}
+        row |= {
+            "remote_segments": len(sizes),
+            "remote_size": sum(sizes.values()),
+            "highest_remote_offset": remote.segments.highest_offset(epochs, end),
+        }
+    return row
 
 
 def _segments(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionError | None]:

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.clock import clock
-from kafkastore.errors import CorruptionError, UnsupportedTimestampError
+from kafkastore.errors import CorruptionError, InRemoteSegmentError, UnsupportedTimestampError
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import PartitionJob, Row, skipped_column, skipped_rows
@@ -20,6 +20,7 @@ from kafkastore.paths import describe_error
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, open_copies
+from kafkastore.writing.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +30,11 @@ REFUSED = "UNSUPPORTED_VERSION"
 
 
 class OffsetAnswer(NamedTuple):
-    """The answer for one time by one set of rules; offset None means no answer."""
+    """The answer for one time by one set of rules; offset None means no answer.
+
+    `remote` is the segment in remote storage in which a broker looks for it; its offset is then
+    unknown.
+    """
 
     rules: str
     offset: int | None = None
@@ -37,6 +42,12 @@ class OffsetAnswer(NamedTuple):
     leader_epoch: int | None = None
     is_refused: bool = False
     explanation: Explanation | None = None
+    remote: InRemoteSegmentError | None = None
+
+    @property
+    def place(self) -> int | str | None:
+        """The offset, or the id of the remote segment that has it."""
+        return self.offset if self.remote is None else self.remote.segment_id
 
 
 class TimeOffsets(NamedTuple):
@@ -53,8 +64,8 @@ class TimeOffsets(NamedTuple):
 
     @property
     def is_agreed(self) -> bool:
-        """Return whether all rules have the same offset."""
-        return len({each.offset for each in self.answers}) == 1
+        """Return whether all rules have the same offset, or the same remote segment."""
+        return len({each.place for each in self.answers}) == 1
 
 
 class PartitionTimeOffsets(NamedTuple):
@@ -82,6 +93,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
     mtimes: Mapping[str, int] | None = None
     whole_seconds: bool = False
     on_corrupt: OnCorrupt = "raise"
+    settings: TopicSettings = field(default_factory=TopicSettings)
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -96,12 +108,21 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
             ("timestamp", number),
             ("leader_epoch", pa.int32()),
             ("correct", number),
+            (
+                "remote_segment",
+                pa.struct([
+                    ("segment_id", pa.string()),
+                    ("start_offset", number),
+                    ("end_offset", number),
+                ]),
+            ),
             skipped_column(),
         ]
 
     def run(self, item: Copies) -> PartitionTimeOffsets:
         """Look up all times in one partition."""
         log, skipped = open_copies(item), list[SkippedBytes]()
+        self.settings.apply_to(log)
         times = tuple(self._answers(log, each, skipped) for each in self.timestamps)
         return PartitionTimeOffsets(log.topic_partition, times, tuple(dict.fromkeys(skipped)))
 
@@ -120,6 +141,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
                     "timestamp": answer.timestamp,
                     "leader_epoch": answer.leader_epoch,
                     "correct": each.correct,
+                    "remote_segment": _remote_row(answer.remote),
                     "skipped": skipped,
                     "error": REFUSED if answer.is_refused else None,
                 }
@@ -143,10 +165,12 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
         self, log: PartitionLog, timestamp: int, rules: str, skipped: list[SkippedBytes]
     ) -> OffsetAnswer:
         answer = self._find(log, timestamp, rules, skipped)
-        if not self.explains or timestamp < 0 or answer.is_refused:
+        if not self.explains or timestamp < 0 or answer.is_refused or answer.remote is not None:
             return answer
         try:
             explanation = self._explain(log, timestamp, rules)
+        except InRemoteSegmentError:  # of the correct answer
+            return answer
         except CorruptionError:
             if self.on_corrupt == "raise":
                 raise
@@ -188,9 +212,22 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
             )
         except UnsupportedTimestampError:
             return OffsetAnswer(rules, is_refused=True)
+        except InRemoteSegmentError as error:
+            return OffsetAnswer(rules, remote=error)
         if found is None:
             return OffsetAnswer(rules)
         is_record = timestamp >= 0 or found.timestamp != NO_TIMESTAMP
         return OffsetAnswer(
             rules, found.offset, found.timestamp if is_record else None, found.leader_epoch
         )
+
+
+def _remote_row(remote: InRemoteSegmentError | None) -> Row | None:
+    """Return the columns of a remote segment."""
+    if remote is None:
+        return None
+    return {
+        "segment_id": remote.segment_id,
+        "start_offset": remote.start_offset,
+        "end_offset": remote.end_offset,
+    }

@@ -101,6 +101,7 @@ class PredictJob(Job[PartitionPath | KnownPrediction, Prediction]):
             return item.prediction
         log = open_partition(item)
         config = self.settings.config(log.topic)
+        self.settings.apply_to(log)
         found = predict_log(log, self.version, config.index_interval_bytes, self.assignments)
         if found.recovered is None or self.with_content:
             return found

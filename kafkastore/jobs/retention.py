@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
+from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
@@ -20,6 +21,11 @@ from kafkastore.writing.topic_settings import TopicSettings, settings_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_CONFIGS = ("cleanup.policy", "retention.ms", "retention.bytes", "segment.ms")
+#: Those that matter with remote storage only.
+_LOCAL_CONFIGS = ("remote.storage.enable", "local.retention.ms", "local.retention.bytes")
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class RetentionJob(PartitionJob[PartitionRetention]):
         """Check one partition."""
         log = open_copies(item)
         setting = self.settings.of(log.topic)
+        self.settings.apply_to(log)
         return retention_of(
             log,
             config=setting.options,
@@ -74,16 +81,19 @@ def place_row(found: PartitionRetention, path: Path) -> Row:
 
 def partition_row(found: PartitionRetention) -> Row:
     """Return the row of a partition: its configuration, and sums over its segments."""
-    blocker = found.blocker
+    blocker, is_tiered = found.blocker, found.remote_storage is not RemoteStorage.OFF
     return {
         **place_row(found, found.path),
         "now": found.now,
         "cleanup_policy": sorted(found.config.cleanup_policy),
         "retention_ms": found.config.retention_ms,
         "retention_bytes": found.config.retention_bytes,
+        "local_retention_ms": found.limits[0],
+        "local_retention_bytes": found.limits[1],
+        "remote_storage": found.remote_storage.value,
         "config_sources": {
             name: found.config_sources.get(name, ConfigSource.DEFAULT).value
-            for name in ("cleanup.policy", "retention.ms", "retention.bytes", "segment.ms")
+            for name in (*_CONFIGS, *_LOCAL_CONFIGS * is_tiered)
         },
         "segments": len(found.segments),
         "size": sum(each.size for each in found.segments),
@@ -95,6 +105,7 @@ def partition_row(found: PartitionRetention) -> Row:
         "rolls_after": found.rolls_after,
         "log_start_offset": found.log_start_offset,
         "new_log_start_offset": found.outcome.log_start_offset,
+        "new_local_log_start_offset": found.outcome.local_log_start_offset,
     }
 
 
@@ -155,6 +166,8 @@ def retention(
         If an option is not a topic configuration, or has a value that Kafka rejects.
     UnknownVersionError
         If `version` is not a known version.
+    UnknownRemoteSegmentsError
+        If a tiered partition's ``__remote_log_metadata`` is not here, and it decides.
     KafkaStoreError
         If a partition cannot be read.
     """

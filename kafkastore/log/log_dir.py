@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptCheckpointError, CorruptionError, NotAFileError
@@ -19,6 +19,7 @@ from kafkastore.formats.state.file_names import (
     LOG_START_OFFSET_CHECKPOINT,
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
+    REMOTE_LOG_METADATA_TOPIC,
     InvalidNameError,
     TopicPartition,
     parse_partition_directory,
@@ -122,6 +123,10 @@ class LogDir:
     def __init__(self, path: Path) -> None:
         self.path = open_path(path, with_all_below=False)
         self._checkpoints: dict[str, Checkpoint] = {}
+        #: The log directories that were opened together with this one.
+        self.siblings: tuple[LogDir, ...] = ()
+        #: What other modules read of the whole directory since `refresh`.
+        self.facts: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"LogDir({str(self.path)!r})"
@@ -158,6 +163,20 @@ class LogDir:
                         skipped.append(SkippedName(other, SkippedKind.DUPLICATE, reason))
         return found
 
+    @cached_property
+    def remote_metadata_paths(self) -> Mapping[int, Path]:
+        """The directories of ``__remote_log_metadata``, by partition."""
+        return {
+            topic_partition.partition: path
+            for topic_partition, path in self.partition_paths.items()
+            if topic_partition.topic == REMOTE_LOG_METADATA_TOPIC
+        }
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its names are known already; a remote directory is slow to list."""
+        return "_listing" in vars(self)
+
     @property
     def partition_paths(self) -> Mapping[TopicPartition, Path]:
         """The partition directories, by topic and partition."""
@@ -177,6 +196,7 @@ class LogDir:
         """Drop the cached checkpoints; a broker writes them every few seconds."""
         # Replaced, not cleared: a thread that is reading one stores it in the old dict.
         self._checkpoints = {}
+        self.facts = {}
 
     @property
     def is_clean(self) -> bool:

@@ -25,9 +25,17 @@ from kafkastore.formats.state.file_names import (
     SWAP_SUFFIX,
     TopicPartition,
 )
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.log_dir import LogDir, UnknownLogStartWarning
 from kafkastore.log.partition_files import PartitionFiles
+from kafkastore.log.remote_log import (
+    RemoteLog,
+    RemoteSource,
+    RemoteStorage,
+    find_remote_log,
+    has_remote_log_metadata,
+)
 from kafkastore.paths import list_again, open_path
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.small_file import read_if_there
@@ -45,6 +53,7 @@ class BoundSource(StrEnum):
     FIRST_SEGMENT = "first-segment"
     LAST_BATCH = "last-batch"
     NO_SEGMENT = "no-segment"
+    REMOTE_SEGMENT = "remote-segment"
     LOG_START = "log-start"
     LOG_END = "log-end"
     HIGH_WATERMARK = "high-watermark"
@@ -75,6 +84,8 @@ class LogView:
         self.path = open_path(path)
         self.topic_partition = topic_partition
         self.log_dir = log_dir
+        self._remote_storage: RemoteStorage | None = None
+        self._remote_metadata_partitions: int | None = None
         #: Everything read since `refresh`: properties by name, and lookups by their choice.
         self.facts: dict[Any, Any] = {}
 
@@ -143,11 +154,46 @@ class LogView:
         """Whether the clean-shutdown marker exists; False for a directory by itself."""
         return self.log_dir is not None and self.log_dir.is_clean
 
+    @property
+    def remote_storage(self) -> RemoteStorage | None:
+        """Whether the topic has remote storage, if its configuration is known.
+
+        None by default: then the files around the partition decide.
+        """
+        return self._remote_storage
+
+    @remote_storage.setter
+    def remote_storage(self, configured: RemoteStorage | None) -> None:
+        self.set_remote_storage(configured)
+
+    def set_remote_storage(
+        self, configured: RemoteStorage | None, metadata_partitions: int | None = None
+    ) -> None:
+        """Set `remote_storage`, and how many partitions ``__remote_log_metadata`` has."""
+        known = self._remote_storage, self._remote_metadata_partitions
+        if (configured, metadata_partitions) != known:
+            self._remote_storage = configured
+            self._remote_metadata_partitions = metadata_partitions
+            self.facts = {}
+
+    @cached_until_refresh
+    def remote_log(self) -> RemoteLog:
+        """The part of the log that is in remote storage."""
+        return find_remote_log(
+            self.path,
+            self.topic_partition,
+            self.log_dir,
+            self._remote_storage,
+            self._remote_metadata_partitions,
+        )
+
     @cached_until_refresh
     def start_bound(self) -> LogBound:
-        """First offset that can be read: the checkpoint's, or the first base offset.
+        """First offset of the log: the checkpoint's, or the first base offset.
 
-        Source: Kafka 2.4.0 ``Log.loadSegments``, ``LogManager.loadLogs``.
+        A tiered log may start in remote storage, before its first segment here.
+
+        Source: Kafka 2.4.0 ``Log.loadSegments``, ``LogManager.loadLogs``; 4.3.1 ``LogLoader``.
         """
         if self.segments:
             first, source = self.segments[0].base_offset, BoundSource.FIRST_SEGMENT
@@ -155,6 +201,8 @@ class LogView:
         else:
             first, source, basis = 0, BoundSource.NO_SEGMENT, "there is no segment"
         offset, unknown = self.checkpointed(LOG_START_OFFSET_CHECKPOINT)
+        if (offset or 0) < first and self._may_be_tiered(offset):
+            return self._remote_start(offset or 0, first)
         if offset is None:
             error = None if self.log_dir is None else self.log_dir.log_starts_error
             return LogBound(first, source, f"{basis}: {unknown}", error)
@@ -162,6 +210,54 @@ class LogView:
             basis += f", above {offset} in {LOG_START_OFFSET_CHECKPOINT}"
             return LogBound(first, source, basis)
         return LogBound(offset, BoundSource.CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+
+    @property
+    def log_start_if_tiered(self) -> int | None:
+        """Where the log starts if its topic has remote storage, while nothing says so.
+
+        None if that is known, or makes no difference.
+        """
+        offset, _ = self.checkpointed(LOG_START_OFFSET_CHECKPOINT)
+        if offset is None or not self.segments or offset >= self.segments[0].base_offset:
+            return None
+        return offset if self.remote_log.source is RemoteSource.NOTHING else None
+
+    def _may_be_tiered(self, checkpointed: int | None) -> bool:
+        """Return whether the log is tiered, if there is any sign of that."""
+        is_sign = checkpointed is not None or self._remote_storage is not None or (
+            # From 3.8 on, a broker writes a line for each tiered partition.
+            self.log_dir is not None
+            and self.log_dir.is_listed
+            and has_remote_log_metadata(self.log_dir)
+        )
+        return is_sign and self.remote_log.is_tiered
+
+    def _remote_start(self, checkpointed: int, first: int) -> LogBound:
+        """Return the start of a tiered log that is not checkpointed at a segment here.
+
+        A leader raises it to the first remote segment, or without one to the first segment here.
+
+        Source: Kafka 4.3.1 ``RemoteLogManager.maybeUpdateLogStartOffsetOnBecomingLeader``.
+        """
+        remote = self.remote_log
+        if remote.segments is None or remote.storage is RemoteStorage.COPY_DISABLED:
+            return LogBound(checkpointed, BoundSource.CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+        found = remote.segments.first_offset(LeaderEpochs(self.leader_epochs))
+        if found is None:
+            basis = "base offset of the first segment: no segment is in remote storage"
+            return LogBound(first, BoundSource.FIRST_SEGMENT, basis)
+        if found > checkpointed:
+            basis = f"the first segment in remote storage, above {checkpointed} in "
+            return LogBound(
+                found, BoundSource.REMOTE_SEGMENT, basis + LOG_START_OFFSET_CHECKPOINT
+            )
+        return LogBound(checkpointed, BoundSource.CHECKPOINT, LOG_START_OFFSET_CHECKPOINT)
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """First offset that can be read here; records before it are in remote storage."""
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(self.log_start_offset, first)
 
     @property
     def end_bound(self) -> LogBound:
@@ -188,10 +284,11 @@ class LogView:
 
     @cached_until_refresh
     def log_start_offset(self) -> int:
-        """First offset that can be read: the checkpoint's, or the first base offset.
+        """First offset of the log: the checkpoint's, or the first base offset.
 
-        If the checkpoint is corrupt, an `UnknownLogStartWarning` says that deleted records
-        reappear.
+        A tiered log has its first records in remote storage: `local_log_start_offset` is the first
+        that can be read here. If the checkpoint is corrupt, an `UnknownLogStartWarning` says that
+        deleted records reappear.
         """
         bound = self.start_bound
         if bound.error is not None:

@@ -273,8 +273,10 @@ def prepare(view: LogView, choice: LookupChoice, end_offset: int) -> SegmentsByT
 
 def starting_offset_of(view: LogView, rules: BrokerRules) -> int:
     """Return the first offset that a broker can find: its log start offset, if any."""
-    if rules.has_log_start_offset:
+    if rules.log_may_start_in_remote_storage:
         return view.log_start_offset
+    if rules.has_log_start_offset:
+        return view.local_log_start_offset
     return view.segments[0].base_offset if view.segments else 0
 
 

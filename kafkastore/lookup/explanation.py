@@ -15,6 +15,7 @@ from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import time_in_text
 from kafkastore.lookup.differences import DifferenceKind, find_difference
 from kafkastore.lookup.prepared import lookup_of
+from kafkastore.lookup.remote import RemoteLookup
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.lookup.segments_by_time import ChosenBy, Lookup, SearchStep
 
@@ -162,6 +163,8 @@ def explain(
     if trace:
         step = trace[0] if trace[-1].found is None else trace[-1]
     difference = reason = None
+    if isinstance(lookup, RemoteLookup):
+        lookup = lookup.local
     if (answer and answer.offset) != (correct and correct.offset):
         difference, reason = find_difference(
             view, target_timestamp, choice, lookup,

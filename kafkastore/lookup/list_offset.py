@@ -11,9 +11,12 @@ T      the log layer's answer         the first record at or after T
 -2     the log start offset           the log start offset
 -3     by the largest maximum known   the first record with the largest timestamp; none if no record
        of a segment                   has a timestamp
--4     the log start offset           the log start offset: everything is local
--5     none: nothing is tiered        none
--6     none                           none
+-4     the local log start offset     the local log start offset: that of the log, unless it starts
+                                      in remote storage
+-5     the last offset in remote      the same
+       storage; none without
+-6     the first offset that is not   the same
+       copied there; none without
 other  refused, or a time             refused
 =====  =============================  ===========================================================
 
@@ -40,10 +43,12 @@ from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.formats.records.record_batch import first_record_from
 from kafkastore.formats.requests.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     EARLIEST_TIMESTAMP,
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
     FIRST_VERSION_WITH_ISOLATION,
+    LATEST_TIERED_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NEWEST_VERSION,
@@ -57,6 +62,12 @@ from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import offsets_before
 from kafkastore.lookup.prepared import find_offset
+from kafkastore.lookup.remote import (
+    earliest_pending_upload,
+    largest_remote_timestamp,
+    latest_tiered,
+    starts_in_remote_storage,
+)
 from kafkastore.lookup.rules import (
     CORRECT,
     KIP_33,
@@ -226,10 +237,21 @@ def _by_broker(
     if timestamp >= 0 or timestamp not in broker.special_timestamps:
         choice = LookupChoice(query.choice.rules)
         return find_offset(view, timestamp, choice, query.on_corrupt, query.skipped)
-    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    if timestamp == EARLIEST_TIMESTAMP:
         return _earliest(view, starting_offset_of(view, broker))
     if timestamp == MAX_TIMESTAMP:
         return _max_by_broker(view, broker)
+    return _by_tiers(view, timestamp)
+
+
+def _by_tiers(view: LogView, timestamp: int) -> TimestampAndOffset | None:
+    """Answer what depends on which segments are here and which in remote storage."""
+    if timestamp == EARLIEST_LOCAL_TIMESTAMP:
+        return _earliest(view, view.local_log_start_offset)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return latest_tiered(view)
+    if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP:
+        return earliest_pending_upload(view)
     return None
 
 
@@ -292,9 +314,12 @@ def _by_text(
         return _earliest(view, view.log_start_offset)
     if timestamp >= 0 or choice.rules == KIP_33:
         return find(timestamp)
-    if timestamp == EARLIEST_LOCAL_TIMESTAMP:
-        return _earliest(view, view.log_start_offset)
-    return _record_with_largest(view, find, choice.indexes) if timestamp == MAX_TIMESTAMP else None
+    if timestamp == MAX_TIMESTAMP:
+        return _record_with_largest(view, find, choice.indexes)
+    found = _by_tiers(view, timestamp)
+    if timestamp == EARLIEST_PENDING_UPLOAD_TIMESTAMP and found is not None:
+        return found if found.offset < bound else None
+    return found
 
 
 def _record_with_largest(
@@ -305,9 +330,13 @@ def _record_with_largest(
     The maximum of a segment may belong to a marker or to a record that is gone, so this bisects for
     the last time that still finds a record.
     """
-    best = find(0)
+    lowest = 0
+    if starts_in_remote_storage(view):
+        lowest = (largest_remote_timestamp(view) or -1) + 1
+    best = find(lowest)
     if best is None:
-        return None
+        # The lookup of the largest timestamp in remote storage says that it is there.
+        return find(lowest - 1) if lowest else None
     stated = [segment.largest_record_timestamp(indexes) or 0 for segment in view.segments]
     highest = max(*stated, best.timestamp)
     middle = highest  # most logs have a record with this timestamp

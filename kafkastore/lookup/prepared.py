@@ -15,6 +15,7 @@ from kafkastore.lookup import broker, correct, kip_33, legacy
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.mtime_search import MtimeLookup
 from kafkastore.lookup.past_damage import find_past_damage
+from kafkastore.lookup.remote import RemoteLookup, starts_in_remote_storage
 from kafkastore.lookup.rules import (
     CORRECT,
     KIP_33,
@@ -56,6 +57,11 @@ def _prepare(view: LogView, choice: LookupChoice) -> Lookup:
         CORRECT: correct.prepare, KIP_33: kip_33.prepare, LEGACY: legacy.prepare,
     }
     lookup = by_name.get(choice.rules, broker.prepare)(view, choice, end)
+    if (
+        (choice.rules == CORRECT or (rules and rules.log_may_start_in_remote_storage))
+        and starts_in_remote_storage(view)
+    ):
+        return RemoteLookup(view, lookup, by_broker=choice.rules != CORRECT)
     # `legacy` goes by modification times in any case.
     if choice.untimed is None or not isinstance(lookup, SegmentsByTime):
         return lookup

@@ -7,6 +7,7 @@ Source: Kafka 2.4.0 ``Log.loadSegments``, ``recoverLog``; 3.9.0 ``LogLoader``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +55,7 @@ class LogLoader:
 
     `files` notes all changes except truncated logs; `segments` are what remains. `load` replaces
     the checkpointed offsets by the broker's own. If `now_ms` is None, no producer expires.
+    `is_tiered`: records before the first segment may be in remote storage.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class LogLoader:
         now_ms: int | None,
         *,
         is_clean: bool,
+        is_tiered: Callable[[], bool] = lambda: False,
     ) -> None:
         self.files = DirectoryFiles(path)
+        self._is_tiered = is_tiered
         self.rules = rules
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
@@ -112,7 +116,9 @@ class LogLoader:
         else:
             self.recovery_point = self.log_end_offset
         checkpointed_start = self.log_start_offset
-        self.log_start_offset = max(checkpointed_start, min(self.segments))
+        first = min(self.segments)
+        if checkpointed_start < first and not self._is_tiered():
+            self.log_start_offset = first
         self._cut_epochs(self.log_end_offset, checkpointed_start)
         self._rebuild_producers(self.log_end_offset)
 

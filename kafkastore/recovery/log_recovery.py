@@ -153,14 +153,16 @@ def recover_log(
     """
     if not isinstance(log, LogView):  # the base class of PartitionLog
         raise ArgumentTypeError("log", "a PartitionLog", log)
+    rules = rules_of(version)
     loader = LogLoader(
         log.path,
-        rules_of(version),
+        rules,
         index_interval_bytes,
         _checkpointed(log, "recovery_points", recovery_point),
         _checkpointed(log, "log_start_offsets", log_start_offset),
         now,
         is_clean=log.is_clean if is_clean is None else is_clean,
+        is_tiered=lambda: rules.log_may_start_in_remote_storage and log.remote_log.is_tiered,
     )
     loader.load()
     segments = tuple(

@@ -112,10 +112,12 @@ def handle_list_offset_request(
         If an argument has another type.
     CorruptionError
         If the log is corrupt where the search reads it.
+    InRemoteSegmentError, UnknownRemoteSegmentsError
+        If an answer depends on segments in remote storage.
 
     Notes
     -----
-    Authorization, quotas and tiered storage are not supported.
+    Authorization and quotas are not supported.
 
     Source: Kafka ``KafkaApis.handleListOffsetRequest``, versions as in the module docstring.
     """

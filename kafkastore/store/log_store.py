@@ -402,6 +402,9 @@ def open_store(
         places += _places(log_dir, log_dir.partition_paths)
         places += _other_names(log_dir)
         futures += _places(log_dir, log_dir.future_paths)
+    if len(log_dirs) > 1:
+        for log_dir in log_dirs:
+            log_dir.siblings = tuple(each for each in log_dirs if each is not log_dir)
     return LogStore(tuple(log_dirs), Partitions(places), Partitions(futures))
 
 

@@ -329,6 +329,10 @@ class PartitionLog(LogView):
         ------
         UnknownRulesError
             If the rules are unknown.
+        InRemoteSegmentError
+            If the answer is in remote storage.
+        UnknownRemoteSegmentsError
+            If it depends on remote segments that are not known here.
         CorruptBatchError
             If a batch on the search path is corrupt: the first record at or after the time is then
             unknown.
@@ -408,6 +412,10 @@ class PartitionLog(LogView):
         ------
         UnknownRulesError
             If the rules are unknown.
+        InRemoteSegmentError
+            If the answer is in remote storage.
+        UnknownRemoteSegmentsError
+            If it depends on remote segments that are not known here.
         CorruptBatchError
             If a batch on the search path is corrupt.
         """
@@ -466,6 +474,10 @@ class PartitionLog(LogView):
             If the broker does not search a topic of this message format.
         UnknownRulesError
             If the rules are unknown.
+        InRemoteSegmentError
+            If the answer is in remote storage.
+        UnknownRemoteSegmentsError
+            If it depends on remote segments that are not known here.
         ValueError
             If the broker does not support that version of the request, or the version has no
             isolation level.

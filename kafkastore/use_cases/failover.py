@@ -161,6 +161,12 @@ def failover_of(
     if there not in target.partitions:
         raise FailoverError(f"cluster 2 has no partition {there}", there)
     first, second = source.partitions[here], target.partitions[there]
+    if first.log_start_offset <= position < first.local_log_start_offset:
+        raise FailoverError(
+            f"{here}: the records from offset {position} on are in remote storage of cluster 1, up "
+            f"to offset {first.local_log_start_offset}",
+            here,
+        )
     if by == "create-time":
         bound = first.retry_if_changed(lambda: _bound_by_create_time(first, position))
     else:

@@ -85,8 +85,8 @@ class PartitionLag(NamedTuple):
         Inclusive and exclusive; for readers of committed records, the end is the last stable
         offset. None if the partition, or the topic of the commit, is not in the store.
     unread : Unread or None
-        The records that the group has not read yet; None if the partition is not in the store, or
-        if reading stopped at corrupt bytes before the end.
+        The records that the group has not read yet; None if the partition is not in the store, if
+        some of them are in remote storage, or if reading stopped at corrupt bytes before the end.
     now : int or None
         End of the lag in time, ms since 1970; None: the newest unread record.
     skipped : tuple of SkippedBytes
@@ -180,6 +180,7 @@ def _lag_of(
     has_stopped = on_corrupt == "stop" and any(
         each.start_offset < log_end_offset for each in skipped
     )
+    is_whole = start >= log.local_log_start_offset and not has_stopped
     return PartitionLag(
         group,
         log.topic_partition,
@@ -187,7 +188,7 @@ def _lag_of(
         place_of_offset(log, committed.offset, log_end_offset),
         log.log_start_offset,
         end,
-        None if has_stopped else unread,
+        unread if is_whole else None,
         now,
         tuple(skipped),
     )

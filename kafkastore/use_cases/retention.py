@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,11 +16,13 @@ from typing import NamedTuple
 from kafkastore.arguments import whole_number
 from kafkastore.clock import clock
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.log.timestamp_warnings import (
     TimestampWarning,
     find_timestamp_warning,
     meant_timestamp,
 )
+from kafkastore.lookup.remote import highest_remote_offset
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.segment.index_file import TimeIndex
 from kafkastore.segment.log_segment import LogSegment
@@ -28,6 +31,7 @@ from kafkastore.versions import NEWEST_VERSION, BrokerRules, rules_of
 from kafkastore.writing.log_config import LogConfig
 from kafkastore.writing.retention import (
     DELETE,
+    RemoteCopies,
     Retention,
     RetentionRule,
     SegmentFacts,
@@ -37,6 +41,7 @@ from kafkastore.writing.retention import (
 #: Topics whose policy is never `delete`: Kafka's own, and KRaft's log, cleaned by snapshots.
 _COMPACTED_TOPICS = ("__consumer_offsets", "__transaction_state", "__cluster_metadata")
 _POLICY = "cleanup.policy"
+_ENABLE = "remote.storage.enable"
 
 
 class DatedBy(enum.StrEnum):
@@ -71,10 +76,11 @@ class SegmentRetention(NamedTuple):
     deleted_by : RetentionRule or None
         The rule that deletes it; None: it is kept.
     expires_at : int or None
-        First ms at which it is expired; None if ``retention.ms`` does not apply.
+        First ms at which it is expired; None if ``retention.ms`` does not apply. That of the
+        segment here, by ``local.retention.ms``, if the topic has remote storage.
     blocked_by : int or None
         If it is expired but kept: base offset of the earlier segment that blocks it, or its own if
-        the high watermark does.
+        the high watermark does, or if it is not in remote storage yet.
     doubt : TimestampWarning or None
         What may be wrong with its time.
     """
@@ -123,6 +129,8 @@ class PartitionRetention(NamedTuple):
         timestamp; then the clock decides.
     config_sources : mapping of str to ConfigSource
         Where the configurations come from, by Kafka's names; the others are Kafka's defaults.
+    remote_storage : RemoteStorage
+        Whether the topic has remote storage; then the limits are those of the segments here.
     """
 
     topic_partition: TopicPartition
@@ -135,6 +143,12 @@ class PartitionRetention(NamedTuple):
     high_watermark: int
     rolls_after: int | None
     config_sources: Mapping[str, ConfigSource] = MappingProxyType({})
+    remote_storage: RemoteStorage = RemoteStorage.OFF
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The largest age in ms and size in bytes of segments here; negative: none."""
+        return self.config.retention_limits(self.remote_storage)
 
     @property
     def going(self) -> tuple[SegmentRetention, ...]:
@@ -172,13 +186,15 @@ def retention_of(
     """Predict the next retention run of a broker that starts with this directory.
 
     Time indexes are loaded after a clean shutdown, else rebuilt from the recovery point on; a
-    partition opened alone has a rebuilt active segment. Tiered storage is not supported.
+    partition opened alone has a rebuilt active segment.
 
     Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``LogSegment.largestTimestamp``.
     """
     topic_config = _config_of(log.topic, config)
     at = clock() if now is None else whole_number("now", now)
     rules = rules_of(version)
+    if isinstance(config, LogConfig) or _ENABLE in (config or {}):
+        log.remote_storage = topic_config.remote_storage
     found = log.retry_if_changed(lambda: _judged(log, topic_config, at, rules))
     return found._replace(config_sources=sources)
 
@@ -197,6 +213,9 @@ def _judged(
         )
         for segment, each in zip(log.segments, dated, strict=True)
     ]
+    storage = RemoteStorage.OFF
+    if rules.log_may_start_in_remote_storage:
+        storage = log.remote_log.storage
     outcome = find_deletable(
         facts,
         high_watermark=log.high_watermark,
@@ -204,18 +223,27 @@ def _judged(
         config=config,
         now=now,
         rules=rules,
+        remote=RemoteCopies(storage, partial(highest_remote_offset, log)),
     )
     return PartitionRetention(
         log.topic_partition,
         log.path,
         config,
         now,
-        tuple(_segment_retentions(log, facts, dated, outcome, config, now)),
+        tuple(_segment_retentions(log, facts, dated, outcome, _largest_age(config, storage), now)),
         outcome,
         log.log_start_offset,
         log.high_watermark,
         _rolls_after(log, config),
+        remote_storage=storage,
     )
+
+
+def _largest_age(config: LogConfig, storage: RemoteStorage) -> int | None:
+    """Return the limit of a segment's age, if there is one."""
+    policy, (limit, _) = config.cleanup_policy, config.retention_limits(storage)
+    deletes = DELETE in policy or (storage is RemoteStorage.ON and not policy)
+    return limit if deletes and limit >= 0 else None
 
 
 def _config_of(topic: str, config: Mapping[str, object] | LogConfig | None) -> LogConfig:
@@ -258,7 +286,7 @@ def _segment_retentions(
     facts: list[SegmentFacts],
     dated: list[_Dated],
     outcome: Retention,
-    config: LogConfig,
+    largest_age: int | None,
     now: int,
 ) -> Iterator[SegmentRetention]:
     """Combine the facts, times and results of each segment."""
@@ -267,8 +295,8 @@ def _segment_retentions(
     for segment, fact, date in zip(log.segments, facts, dated, strict=True):
         rule = deleted_by.get(fact.base_offset)
         expires_at = None
-        if config.retention_ms >= 0 and DELETE in config.cleanup_policy:
-            expires_at = fact.largest_timestamp + config.retention_ms + 1
+        if largest_age is not None:
+            expires_at = fact.largest_timestamp + largest_age + 1
         is_over = stop is not None and expires_at is not None and now >= expires_at
         is_empty_end = fact.size == 0 and segment.next_base_offset is None
         yield SegmentRetention(

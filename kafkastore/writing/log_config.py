@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import InvalidConfigError
+from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 
 _HOUR_MS = 3_600_000
@@ -25,17 +26,13 @@ _OF_OTHERS = frozenset(
         "flush.ms",
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
         "max.compaction.lag.ms",
         "message.downconversion.enable",
         "message.format.version",
         "min.cleanable.dirty.ratio",
         "min.compaction.lag.ms",
         "min.insync.replicas",
-        "remote.copy.disable",
         "remote.log.delete.on.disable",
-        "remote.storage.enable",
         "unclean.leader.election.enable",
     }
 )
@@ -55,6 +52,8 @@ _RANGES = {
     "message_timestamp_after_max_ms": (0, INT64_MAX),
     "retention_ms": (-1, INT64_MAX),
     "retention_bytes": (-INT64_MAX - 1, INT64_MAX),
+    "local_retention_ms": (-2, INT64_MAX),
+    "local_retention_bytes": (-2, INT64_MAX),
     "delete_retention_ms": (0, INT64_MAX),
     "file_delete_delay_ms": (0, INT64_MAX),
 }
@@ -63,6 +62,16 @@ _CHOICES = {
     "compression_type": ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
 }
 _CLEANUP_POLICIES = frozenset({"delete", "compact"})
+_FLAGS = ("preallocate", "remote_storage_enable", "remote_log_copy_disable")
+#: The local limit is that of the whole log.
+_AS_THE_WHOLE = -2
+#: Options that older brokers do not know: `LogConfig.to_options` leaves out their defaults.
+_OF_TIERED_LOGS = (
+    "local_retention_ms",
+    "local_retention_bytes",
+    "remote_storage_enable",
+    "remote_log_copy_disable",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +105,11 @@ class LogConfig:
         ``delete``, ``compact``, both, or empty (Kafka 4.1).
     retention_ms, retention_bytes : int
         Negative: unlimited.
+    local_retention_ms, local_retention_bytes : int
+        The same for the segments on the broker's disks, if remote storage is enabled; -2: as the
+        others.
+    remote_storage_enable, remote_log_copy_disable : bool
+        Whether segments are copied to remote storage, and whether that has ended.
     delete_retention_ms : int
         How long compaction keeps tombstones.
     file_delete_delay_ms : int
@@ -126,6 +140,10 @@ class LogConfig:
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     retention_ms: int = 7 * _DAY_MS
     retention_bytes: int = -1
+    local_retention_ms: int = _AS_THE_WHOLE
+    local_retention_bytes: int = _AS_THE_WHOLE
+    remote_storage_enable: bool = False
+    remote_log_copy_disable: bool = False
     delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
 
@@ -135,8 +153,9 @@ class LogConfig:
             if number is None or not smallest <= number <= largest:
                 raise _invalid(name, value, f"an int from {smallest} to {largest}")
             object.__setattr__(self, name, number)  # a plain int, also for an integer of numpy
-        if not isinstance(self.preallocate, bool):
-            raise _invalid("preallocate", self.preallocate, "True or False")
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise _invalid(name, getattr(self, name), "True or False")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if not isinstance(value, str) or value not in allowed:
@@ -193,11 +212,49 @@ class LogConfig:
                 raise _unknown(option)
         return cls(**values)  # type: ignore[arg-type]
 
+    @property
+    def remote_storage(self) -> RemoteStorage:
+        """Whether the topic has remote storage; a compacted one never has.
+
+        Source: Kafka 4.3.1 ``UnifiedLog.isRemoteLogEnabled``.
+        """
+        if not self.remote_storage_enable or "compact" in self.cleanup_policy:
+            return RemoteStorage.OFF
+        return RemoteStorage.COPY_DISABLED if self.remote_log_copy_disable else RemoteStorage.ON
+
+    def retention_limits(self, storage: RemoteStorage) -> tuple[int, int]:
+        """Return the largest age in ms and size in bytes of the segments here.
+
+        Parameters
+        ----------
+        storage : RemoteStorage
+            Whether more segments are copied to remote storage: then these are the local limits.
+
+        Returns
+        -------
+        tuple of int
+            Negative: unlimited.
+        """
+        limits = self.retention_ms, self.retention_bytes
+        if storage is not RemoteStorage.ON:
+            return limits
+        local = self.local_retention_ms, self.local_retention_bytes
+        age, size = (
+            whole if here == _AS_THE_WHOLE else here
+            for here, whole in zip(local, limits, strict=True)
+        )
+        return age, size
+
     def to_options(self) -> dict[str, str]:
-        """Return all options as strings by Kafka's names, to configure a topic with."""
+        """Return all options as strings by Kafka's names, to configure a topic with.
+
+        Without the defaults of those for remote storage, which older brokers do not know.
+        """
         options = {}
         for field in _FIELDS.values():
             value = getattr(self, field.name)
+            if field.name in _OF_TIERED_LOGS and value == field.default:
+                continue
             if isinstance(value, frozenset):
                 text = ",".join(sorted(value))
             else:
@@ -220,7 +277,7 @@ def _parsed(option: str, name: str, value: object) -> object:
             return frozenset(str(part).strip() for part in parts) - {""}  # type: ignore[attr-defined]
         except TypeError:
             raise _invalid(option, value, "a list") from None
-    if name == "preallocate":
+    if name in _FLAGS:
         text = str(value).strip().lower()
         if text not in ("true", "false"):
             raise _invalid(option, value, "true or false")

@@ -10,10 +10,14 @@ each on the segments that the previous rule has kept.
 ``start`` the next segment begins at or below the log start offset
 ========  ===================================================================================
 
+If segments are copied to remote storage, the limits are ``local.retention.ms`` and
+``local.retention.bytes``, a segment is kept until all of it was copied, and the log start offset
+stays. The last segment is then rolled instead of deleted, to be copied.
+
 A negative limit disables its rule.  The last segment is deleted too, unless it is empty: the broker
 first rolls a new one.
 
-Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``deletableSegments``; 3.9 ``UnifiedLog``;
+Source: Kafka 2.4.0 ``Log.deleteOldSegments``, ``deletableSegments``; 3.9, 4.3 ``UnifiedLog``;
 `BrokerRules` lists the differences between versions.
 """
 from __future__ import annotations
@@ -22,6 +26,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.versions import BrokerRules
 from kafkastore.writing.log_config import LogConfig
 
@@ -40,12 +45,24 @@ class StopReason(enum.StrEnum):
     """Why a rule stops at a segment.
 
     `NOT_REACHED`: the limit is not reached. `HIGH_WATERMARK`: the segment has records at or above
-    the high watermark. `EMPTY`: it is the last segment, and empty.
+    the high watermark. `EMPTY`: it is the last segment, and empty. `NOT_COPIED`: some of it is not
+    in remote storage yet.
     """
 
     NOT_REACHED = "not reached"
     HIGH_WATERMARK = "high watermark"
     EMPTY = "empty"
+    NOT_COPIED = "not copied"
+
+
+class RemoteCopies(NamedTuple):
+    """What of a log is in remote storage, as far as retention depends on it.
+
+    `highest_offset` returns the last offset that was copied, or None; it may raise.
+    """
+
+    storage: RemoteStorage
+    highest_offset: Callable[[], int | None]
 
 
 class SegmentFacts(NamedTuple):
@@ -81,12 +98,18 @@ class Retention(NamedTuple):
 
     `stops` has one entry for each enabled rule that keeps a segment. `rolls`: an empty segment is
     created at the log end because no other remains. `log_start_offset` is the one afterwards.
+    `local_log_start_offset` differs from it if records before it are in remote storage.
     """
 
     deletions: tuple[Deletion, ...]
     stops: tuple[RetentionStop, ...]
     rolls: bool
     log_start_offset: int
+    local_log_start_offset: int
+
+
+#: A topic without remote storage.
+NO_COPIES = RemoteCopies(RemoteStorage.OFF, lambda: None)
 
 
 def find_deletable(
@@ -97,10 +120,11 @@ def find_deletable(
     config: LogConfig,
     now: int,
     rules: BrokerRules,
+    remote: RemoteCopies = NO_COPIES,
 ) -> Retention:
     """Find the segments that a broker deletes at `now`, ms since 1970.
 
-    `segments` are all segments of the log, by base offset.
+    `segments` are all segments of the log here, by base offset.
     Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
 
     >>> from kafkastore.versions import rules_of
@@ -115,8 +139,12 @@ def find_deletable(
     deletions: list[Deletion] = []
     stops: list[RetentionStop] = []
     rolls = False
+    local_start = log_start_offset
+    if segments:
+        local_start = max(local_start, segments[0].base_offset)
+    is_copied = remote.storage is RemoteStorage.ON
     for rule in map(RetentionRule, rules.retention_order):
-        takes = _condition(rule, remaining, log_start_offset, config, now, rules)
+        takes = _condition(rule, remaining, local_start, config, now, rules, remote.storage)
         if takes is None:
             continue
         taken = 0
@@ -128,6 +156,12 @@ def find_deletable(
                 stops.append(RetentionStop(rule, segment, StopReason.NOT_REACHED))
             elif is_last and segment.size == 0:
                 stops.append(RetentionStop(rule, segment, StopReason.EMPTY))
+            elif is_copied and not _is_deletable(segment, is_last, log_start_offset, remote):
+                stops.append(RetentionStop(rule, segment, StopReason.NOT_COPIED))
+                if is_last:
+                    end = segment.end_offset
+                    remaining.append(SegmentFacts(end, end, 0, now))
+                    rolls = True
             else:
                 deletions.append(Deletion(segment, rule))
                 taken += 1
@@ -139,8 +173,20 @@ def find_deletable(
             rolls = True
         del remaining[:taken]
         if taken:
-            log_start_offset = max(log_start_offset, remaining[0].base_offset)
-    return Retention(tuple(deletions), tuple(stops), rolls, log_start_offset)
+            local_start = max(local_start, remaining[0].base_offset)
+        if not is_copied:
+            log_start_offset = max(log_start_offset, local_start) if taken else log_start_offset
+    return Retention(tuple(deletions), tuple(stops), rolls, log_start_offset, local_start)
+
+
+def _is_deletable(
+    segment: SegmentFacts, is_last: bool, log_start_offset: int, remote: RemoteCopies
+) -> bool:
+    """Return whether a segment is wholly in remote storage, or before the log start."""
+    if not is_last and segment.end_offset <= log_start_offset:
+        return True
+    highest = remote.highest_offset()
+    return highest is not None and segment.end_offset - 1 <= highest
 
 
 def _condition(
@@ -150,13 +196,18 @@ def _condition(
     config: LogConfig,
     now: int,
     rules: BrokerRules,
+    storage: RemoteStorage,
 ) -> Callable[[SegmentFacts, bool], bool] | None:
     """Return a test of (segment, is it the last?); None if the rule is disabled."""
-    deletes = DELETE in config.cleanup_policy
-    if rule is RetentionRule.TIME and deletes and config.retention_ms >= 0:
-        return lambda segment, _: now - segment.largest_timestamp > config.retention_ms
-    if rule is RetentionRule.SIZE and deletes and config.retention_bytes >= 0:
-        surplus = sum(segment.size for segment in segments) - config.retention_bytes
+    # A tiered topic without a policy is not compacted, and its local segments go.
+    deletes = DELETE in config.cleanup_policy or (
+        storage is RemoteStorage.ON and not config.cleanup_policy
+    )
+    largest_age, largest_size = config.retention_limits(storage)
+    if rule is RetentionRule.TIME and deletes and largest_age >= 0:
+        return lambda segment, _: now - segment.largest_timestamp > largest_age
+    if rule is RetentionRule.SIZE and deletes and largest_size >= 0:
+        surplus = sum(segment.size for segment in segments) - largest_size
 
         def is_surplus(segment: SegmentFacts, _: bool) -> bool:
             nonlocal surplus

@@ -19,13 +19,16 @@ from kafkastore.errors import (
 )
 from kafkastore.jobs.listing import ListJob
 from kafkastore.log.log_dir import LogDir
+from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.runner import Failed
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.writing.topic_settings import TopicSettings
 
 Row = dict[str, Any]
+_OFF = RemoteStorage.OFF.value
 
 
-@store_command("tz", "spark", "verbose")
+@store_command("metadata", "tz", "spark", "verbose")
 @click.option("--segments", is_flag=True, help="One row for each segment.")
 @click.option(
     "--offset",
@@ -42,7 +45,8 @@ def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) ->
     """List the partitions of log directories, or of partition directories.
 
     Times are those of the first and the newest record, from time indexes, or from batch headers if
-    a time index is missing or wrong. Values that a corrupt log hides are left out, and the
+    a time index is missing or wrong. Of a topic with remote storage, only the segments here are
+    counted, and remote shows the others. Values that a corrupt log hides are left out, and the
     partition is reported; verify reads everything.
     """
     log_dirs = call.selection.store.log_dirs
@@ -52,7 +56,8 @@ def command(call: StoreCall, segments: bool, offset: int | None, quick: bool) ->
             raise click.UsageError("--offset and --spark cannot be combined")
         _print_place(call.selection.only_log("--offset"), offset, call.as_json)
         return 0
-    job, shown = ListJob(segments, quick), []
+    settings = TopicSettings() if quick else call.remote_settings
+    job, shown = ListJob(segments, quick, settings), []
     items = call.items(job)
     if call.as_json:
         for row in _directories(log_dirs):
@@ -126,24 +131,53 @@ def _print_rows(call: StoreCall, rows: Sequence[Row], *, segments: bool) -> None
 
 
 def _print_partitions(call: StoreCall, rows: Sequence[Row]) -> None:
+    is_tiered = any(row.get("remote_storage", _OFF) != _OFF for row in rows)
     print_table(
-        ["partition", "segments", "start", "end", "first record", "newest record", "size",
-         "missing"],
+        ["partition", "segments", "start", *["local start"] * is_tiered, "end", "first record",
+         "newest record", "size", *["remote"] * is_tiered, "missing"],
         (
             [
                 f"{row['topic']}-{row['partition']}",
                 f"{row['segments']:,}",
                 format_value(row.get("log_start_offset")),
+                *[format_value(row.get("local_log_start_offset"))] * is_tiered,
                 format_value(row.get("log_end_offset")),
                 call.format_time(row.get("first_timestamp")),
                 call.format_time(row.get("largest_timestamp")),
                 format_size(row["size"]),
+                *[_remote(row)] * is_tiered,
                 _missing(row),
             ]
             for row in rows
         ),
-        right="segments,start,end,size",
+        right="segments,start,local start,end,size",
     )
+    unsure = (
+        (
+            ("remote storage",),
+            (
+                f"{row['topic']}-{row['partition']}: the log starts at {row['log_start_offset']}, "
+                f"or at {row['log_start_if_tiered']} if the topic has remote storage; --metadata "
+                "names the cluster's metadata, which says whether it has"
+            ),
+        )
+        for row in rows
+        if row.get("log_start_if_tiered") is not None
+    )
+    for line in group_lines(unsure, verbose=call.verbose):
+        print_text(line)
+
+
+def _remote(row: Row) -> str:
+    """Return what of a partition is in remote storage."""
+    if row.get("remote_storage", _OFF) == _OFF:
+        return "-"
+    if row.get("remote_segments") is None:
+        return f"unknown ({row.get('unknown_remote')})"
+    if not row["remote_segments"]:
+        return "none"
+    segments = format_count(row["remote_segments"], "segment")
+    return f"{segments} up to {row['highest_remote_offset']}, {format_size(row['remote_size'])}"
 
 
 def _missing(row: Row) -> str:
@@ -189,6 +223,11 @@ def _place(log: PartitionLog, offset: int) -> Row:
     if not start <= offset < end:
         there = f"it has {start} to {end - 1}" if start < end else "it has no records"
         raise OffsetOutOfRangeError(f"{log.topic_partition} has no offset {offset}; {there}")
+    if offset < (local := log.local_log_start_offset):
+        raise OffsetOutOfRangeError(
+            f"{log.topic_partition}: offset {offset} is in remote storage; the segments here start "
+            f"at {local}"
+        )
     for segment in log.segments_between(offset, INT64_MAX):
         found = segment.translate_offset(offset)
         if found is None:

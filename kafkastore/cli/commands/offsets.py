@@ -19,6 +19,7 @@ from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.clock import clock
+from kafkastore.errors import InRemoteSegmentError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.offsets import (
     REFUSED,
@@ -74,7 +75,7 @@ def _check_all_rules(
     return tuple(map(check_rules, names))
 
 
-@store_command("relative-to", "tz", "on-corrupt", "spark")
+@store_command("metadata", "relative-to", "tz", "on-corrupt", "spark")
 @click.option(
     "--at", "times", multiple=True, required=True, metavar="TIME",
     help="The time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; or earliest, latest, "
@@ -123,6 +124,9 @@ def command(
     version gives the answer of that broker. kip-33 follows the text of KIP-33. legacy gives the
     answer to OffsetRequest v0, by modification times. all is legacy, kip-33, the newest version
     and correct.
+
+    Of a topic with remote storage, only the last segments are here. For an offset that is in
+    remote storage, the answer is the first and the last offset of the segment there.
     """
     rules = _without_repetitions(names)
     _check_isolation(rules, isolation)
@@ -142,6 +146,7 @@ def command(
         load_mtimes(mtimes_file, call.selection),
         whole_seconds,
         call.problems.on_corrupt,
+        call.remote_settings,
     )
     if not call.as_json:
         _note_broker_state(call.selection, rules)
@@ -202,6 +207,8 @@ def _without_repetitions(names: Sequence[str]) -> list[str]:
 def _note(found: TimeOffsets) -> str:
     """Describe how answers differ from the correct one; empty if all agree."""
     refused = [f"{each.rules} refuses it" for each in found.answers if each.is_refused]
+    if any(each.remote is not None for each in found.answers):
+        return ", ".join(refused)
     if not found.is_agreed and found.correct is None and found.target_timestamp >= 0:
         return "no record is at or after this time"
     if found.is_agreed or found.correct is None:
@@ -264,6 +271,8 @@ _LEGACY_NOTE = {LEGACY: ", by the modification times of the .log files"}
 def _printed(answer: OffsetAnswer) -> str:
     if answer.is_refused:
         return f"refused ({REFUSED})"
+    if answer.remote is not None:
+        return f"in remote storage, offsets {_remote_range(answer.remote)}"
     return "none" if answer.offset is None else f"offset {answer.offset}"
 
 
@@ -327,7 +336,13 @@ def _record_of(call: StoreCall, answers: Sequence[OffsetAnswer]) -> tuple[str, s
     return call.format_time(by_record[-1].timestamp), format_value(by_record[-1].leader_epoch)
 
 
+def _remote_range(remote: InRemoteSegmentError) -> str:
+    return f"{remote.start_offset} to {remote.end_offset}"
+
+
 def _offset_of(answer: OffsetAnswer) -> str:
     if answer.is_refused:
         return "refused"
+    if answer.remote is not None:
+        return f"remote, {_remote_range(answer.remote)}"
     return "none" if answer.offset is None else str(answer.offset)

@@ -14,6 +14,7 @@ from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.tables import format_count, format_size, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.jobs.retention import RetentionJob, partition_row, place_row, segment_row
+from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.log.timestamp_warnings import TimestampWarning
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentRetention
@@ -126,11 +127,20 @@ def _configured(found: PartitionRetention) -> str:
         ("cleanup.policy", ",".join(sorted(config.cleanup_policy)) or "none"),
         ("retention.ms", f"{config.retention_ms}{_format_interval(config.retention_ms)}"),
         ("retention.bytes", str(config.retention_bytes)),
+        *_local_limits(found),
     )
     return ", ".join(
         f"{name}={value} [{found.config_sources.get(name, ConfigSource.DEFAULT).value}]"
         for name, value in values
     )
+
+
+def _local_limits(found: PartitionRetention) -> Iterator[tuple[str, str]]:
+    """Yield the limits of the segments here, if others are in remote storage."""
+    if found.remote_storage is not RemoteStorage.OFF:
+        age, size = found.limits
+        yield "local.retention.ms", f"{age}{_format_interval(age)}"
+        yield "local.retention.bytes", str(size)
 
 
 def _is_wrong(segment: SegmentRetention) -> bool:
@@ -179,10 +189,10 @@ def _print_partitions(found: Sequence[PartitionRetention]) -> None:
                 str(each.topic_partition),
                 f"{len(each.segments):,}",
                 f"{len(each.going):,}",
-                ", ".join(sorted({_rule(segment) for segment in each.going})) or "-",
+                ", ".join(sorted({_rule(each, segment) for segment in each.going})) or "-",
                 _size(each.going),
                 str(each.log_start_offset),
-                str(each.outcome.log_start_offset),
+                _new_start(each),
                 f"{len(each.blocked):,}",
             ]
             for each in found
@@ -202,7 +212,7 @@ def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> Non
                 call.format_time(segment.largest_timestamp),
                 segment.dated_by.value.replace("-", " "),
                 call.format_time(segment.expires_at),
-                _result(segment),
+                _result(each, segment),
             ]
             for each in found
             for segment in each.segments
@@ -211,20 +221,30 @@ def _print_segments(call: StoreCall, found: Sequence[PartitionRetention]) -> Non
     )
 
 
-def _rule(segment: SegmentRetention) -> str:
+def _new_start(found: PartitionRetention) -> str:
+    """Return the log start afterwards, and where the log here starts if that differs."""
+    start, local = found.outcome.log_start_offset, found.outcome.local_log_start_offset
+    return str(start) if start == local else f"{start} (here {local})"
+
+
+def _rule(found: PartitionRetention, segment: SegmentRetention) -> str:
     """Return the Kafka option by which a segment is deleted."""
+    local = "local." if found.remote_storage is RemoteStorage.ON else ""
     return {
-        RetentionRule.TIME: "retention.ms",
-        RetentionRule.SIZE: "retention.bytes",
+        RetentionRule.TIME: f"{local}retention.ms",
+        RetentionRule.SIZE: f"{local}retention.bytes",
         RetentionRule.START: "log start",
         None: "-",
     }[segment.deleted_by]
 
 
-def _result(segment: SegmentRetention) -> str:
+def _result(found: PartitionRetention, segment: SegmentRetention) -> str:
     if segment.deleted_by is not None:
-        return f"deleted by {_rule(segment)}"
+        return f"deleted by {_rule(found, segment)}"
     if segment.blocked_by == segment.base_offset:
+        stops = {each.segment.base_offset: each.reason for each in found.outcome.stops}
+        if stops.get(segment.base_offset) is StopReason.NOT_COPIED:
+            return "kept: not in remote storage"
         return "kept: high watermark"
     if segment.blocked_by is not None:
         return f"kept: segment {segment.blocked_by} is kept"
@@ -248,6 +268,8 @@ def _remarks(
     stop = next(each for each in found.outcome.stops if each.rule is RetentionRule.TIME)
     if stop.reason is StopReason.HIGH_WATERMARK:
         reason = f"has records at or above the high watermark, {found.high_watermark}"
+    elif stop.reason is StopReason.NOT_COPIED:
+        reason = "is not in remote storage yet"
     else:
         reason = f"is kept until {call.format_time(blocker.expires_at)}"
     if over:

@@ -56,6 +56,7 @@ LOCK_FILE = ".lock"
 
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 
 _MARKED_DIRECTORY = re.compile(
     r"([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)\.([^ \t\n\x0b\f\r]+)-(delete|future|stray)"

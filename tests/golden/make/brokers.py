@@ -137,6 +137,36 @@ def _fetched(directory: Path, project: str) -> Path:
     return directory
 
 
+def storage_test_jar(version: str, work: Path = WORK) -> Path:
+    """Return the jar with ``LocalTieredStorage``; fetch it if it is missing.
+
+    Parameters
+    ----------
+    version : str
+        A key of `BROKERS`, 3.6 or later.
+    work : path
+        Where jars are kept.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If Maven cannot fetch it.
+    """
+    name = f"kafka-storage-{version}-test.jar"
+    directory = work / "jars" / f"{version}-storage-test"
+    if not (directory / name).is_file():
+        artifact = f"org.apache.kafka:kafka-storage:{version}:jar:test"
+        subprocess.run(
+            [
+                *("mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"),
+                f"-DoutputDirectory={directory}",
+            ],
+            check=True,
+            cwd=work,
+        )
+    return directory / name
+
+
 def class_path(version: str, work: Path = WORK, *more: Path) -> str:
     """Return a broker's class path, with Jackson for the clients' conversation.
 

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-SEED = 0x9747B28C
-MULTIPLIER = np.uint32(0x5BD1E995)
+from kafkastore.formats.primitives import murmur2 as of_bytes
+
+SEED = of_bytes.SEED
+MULTIPLIER = np.uint32(of_bytes.MULTIPLIER)
 #: The bytes of a word, and the number of bits to shift each by.
 _SHIFTS = tuple(enumerate(np.arange(0, 32, 8, dtype=np.uint32)))
 

@@ -10,6 +10,7 @@ from . import (  # noqa: F401
     kraft_single,
     kraft_upgrade,
     log_start_and_epochs,
+    tiered,
     time_limits,
     timestamps,
     transactions,
