@@ -38,7 +38,8 @@ BROKERS = {
     "2.4.0": Artifacts("2.13", _LOG4J),
     "3.9.1": Artifacts("2.13", ("org.slf4j:slf4j-reload4j:1.7.36",)),
     "4.1.1": Artifacts("2.13", _LOG4J2),
-    "4.3.1": Artifacts("2.13", _LOG4J2),
+    "4.2.2": Artifacts("2.13", _LOG4J2),
+    "4.3.1": Artifacts("2.13", (*_LOG4J2, "org.apache.kafka:kafka-tools:4.3.1")),
 }
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -49,8 +50,12 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-# log4j 1.2 names these although it runs without them, and some are not published.
-_UNWANTED = ("com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms", "javax.mail:mail")
+# log4j 1.2 names the first four although it runs without them, and some are not published; the
+# tools that are used here need nothing of Kafka Connect.
+_UNWANTED = (
+    "com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms", "javax.mail:mail",
+    "org.apache.kafka:connect-runtime",
+)
 
 
 def version_key(version: str) -> tuple[int, ...]:
@@ -64,11 +69,21 @@ def _coordinates(name: str) -> str:
     return "".join(f"<{tag}>{value}</{tag}>" for tag, value in tags)
 
 
-def _pom(version: str) -> str:
-    """Write the project whose runtime dependencies are the broker's jars."""
+def _artifacts(version: str) -> list[str]:
+    """List the artifacts that are named, each ``group:artifact:version``."""
     scala, more = BROKERS[version]
     kafka = (f"kafka_{scala}", "kafka-clients")
-    wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in kafka] + list(more)
+    return [f"org.apache.kafka:{artifact}:{version}" for artifact in kafka] + list(more)
+
+
+def _named_jars(version: str) -> list[str]:
+    """List the file names of these artifacts."""
+    return ["-".join(name.split(":")[1:]) + ".jar" for name in _artifacts(version)]
+
+
+def _pom(version: str) -> str:
+    """Write the project whose runtime dependencies are the broker's jars."""
+    wanted = _artifacts(version)
     excluded = "".join(f"<exclusion>{_coordinates(name)}</exclusion>" for name in _UNWANTED)
     dependencies = (
         f"    <dependency>{_coordinates(name)}<exclusions>{excluded}</exclusions></dependency>"
@@ -93,7 +108,8 @@ def jars(version: str, work: Path = WORK) -> Path:
         If Maven cannot fetch them.
     """
     directory = work / "jars" / version
-    if directory.is_dir():
+    # Where fetched jars lack an artifact, it was added to `BROKERS` later.
+    if all((directory / name).is_file() for name in _named_jars(version)):
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work, prefix="fetching-") as name:
@@ -108,9 +124,14 @@ def jars(version: str, work: Path = WORK) -> Path:
         )
         try:
             (fetching / "jars").rename(directory)
-        except OSError:  # another process was faster
+        except OSError:  # there are jars already, or another process was faster
             if not directory.is_dir():
                 raise
+            for jar in (fetching / "jars").iterdir():
+                if not (directory / jar.name).exists():
+                    jar.replace(directory / jar.name)
+            for archive in (work / "classes").glob(f"{version}-*.jsa"):
+                archive.unlink(missing_ok=True)  # of other jars: Java would ignore it
     return directory
 
 
