@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from models import kafka_classes
 
 from kafkastore.errors import InvalidConfigError
