@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kafka
 OTHER_ID = "2P-XnPKnTZG5NwujU8kn6Q"
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1"])
 def test_a_broker_renames_the_logs_that_are_predicted(require_broker, tmp_path, version):
     require_broker(version)
     with JavaClients(brokers.WORK) as clients:

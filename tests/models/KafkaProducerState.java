@@ -11,6 +11,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.record.MemoryRecords;
+import org.apache.kafka.common.record.MutableRecordBatch;
 import org.apache.kafka.common.utils.Time;
 
 /**
@@ -68,8 +70,8 @@ public class KafkaProducerState {
                 return append(request[1], Short.parseShort(request[2]), batches(request[3]));
             case "replay":
                 StringBuilder found = new StringBuilder();
-                for (Object batch : batches(request[1])) {
-                    List<Object> one = new ArrayList<>();
+                for (MutableRecordBatch batch : batches(request[1])) {
+                    List<MutableRecordBatch> one = new ArrayList<>();
                     one.add(batch);
                     found.append(append("replication", (short) 0, one));
                 }
@@ -82,14 +84,15 @@ public class KafkaProducerState {
         }
     }
 
-    private static String append(String origin, short transactionVersion, Iterable<?> batches) throws Exception {
+    private static String append(String origin, short transactionVersion, Iterable<MutableRecordBatch> batches)
+            throws Exception {
         Map<Long, Object> updated = new LinkedHashMap<>();
         List<Object> completed = new ArrayList<>();
-        for (Object batch : batches) {
-            if (!(Boolean) call(batch, "hasProducerId")) {
+        for (MutableRecordBatch batch : batches) {
+            if (!batch.hasProducerId()) {
                 continue;
             }
-            Long producerId = (Long) call(batch, "producerId");
+            Long producerId = batch.producerId();
             Object last = value(call(state, "lastEntry", producerId));
             Object duplicate = origin.equals("client") && last != null
                 ? value(call(last, "findDuplicateBatch", batch)) : null;
@@ -145,23 +148,12 @@ public class KafkaProducerState {
         return out.append("\t").append(new File(directory, String.format("%020d.snapshot", snapshots))).toString();
     }
 
-    private static Iterable<?> batches(String hex) throws Exception {
+    private static Iterable<MutableRecordBatch> batches(String hex) {
         byte[] bytes = new byte[hex.length() / 2];
         for (int i = 0; i < bytes.length; i++) {
             bytes[i] = (byte) Integer.parseInt(hex.substring(2 * i, 2 * i + 2), 16);
         }
-        Object records = memoryRecords().getMethod("readableRecords", ByteBuffer.class)
-            .invoke(null, ByteBuffer.wrap(bytes));
-        return (Iterable<?>) call(records, "batches");
-    }
-
-    /** The class of records in memory, which moved in 4.3. */
-    private static Class<?> memoryRecords() throws ClassNotFoundException {
-        try {
-            return Class.forName("org.apache.kafka.common.record.internal.MemoryRecords");
-        } catch (ClassNotFoundException before) {
-            return Class.forName("org.apache.kafka.common.record.MemoryRecords");
-        }
+        return MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)).batches();
     }
 
     private static boolean isScala() {
