@@ -64,6 +64,7 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool = False
 
 
+_LARGEST_INT8 = 127
 _NOTHING = AppendInfo(-1, -1)
 
 
@@ -232,6 +233,8 @@ class LogWriter:
 
         Raises
         ------
+        ArgumentTypeError, ArgumentValueError
+            If `transaction_version` is not an int from 0 to 127.
         InvalidRecordError
             If a leader rejects a record or a batch; subclasses include `InvalidTimestampError` and
             `RecordTooLargeError`.
@@ -253,6 +256,9 @@ class LogWriter:
         Source: Kafka 2.4.0 ``Log.append``, 3.9.0 ``UnifiedLog.append``.
         """
         self._check_usable()
+        transaction_version = whole_number(
+            "transaction_version", transaction_version, 0, _LARGEST_INT8
+        )
         log, now, epoch = self._log, self._clock(), None
         next_offset = log.local.log_end_offset
         if as_follower:
