@@ -2,7 +2,7 @@
 
 `rules_of` answers what the brokers of one version do. ``docs/versions.md`` shows the whole table.
 
-Source: Kafka 0.10.1 to 4.2, as the KIP or KAFKA number of each change says.
+Source: Kafka 0.10.1 to 4.3, as the KIP or KAFKA number of each change says.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from kafkastore.errors import KafkaStoreError
 
 #: The newest version that this table covers, and the default wherever the newest one is meant.
-NEWEST_VERSION = "4.2"
+NEWEST_VERSION = "4.3"
 
 #: The newest version with OffsetRequest v0, and the default for legacy answers.
 NEWEST_LEGACY_VERSION = "3.9"
@@ -217,6 +217,16 @@ class BrokerRules:
         "has records of it, and coordinator epochs are lost.",
         False, ("2.8", True, "KAFKA-10832"),
     )
+    markers_raise_epochs: bool = _rule(
+        "A leader refuses a marker of transaction version 2 with the producer epoch of the "
+        "transaction that it ends: the coordinator raises the epoch with each marker.",
+        False, ("4.2", True, "KIP-1228"),
+    )
+    markers_may_repeat_last_epoch: bool = _rule(
+        "Such a marker may have the same epoch if that is the last one, 32767. Otherwise the "
+        "transaction stays open.",
+        False, ("4.3", True, "KAFKA-20090"),
+    )
     unknown_producers_begin_at_0: bool = _rule(
         "The first batch of a producer that the leader does not know must have sequence 0.",
         True, ("2.5", False, "KIP-360"),
@@ -368,6 +378,8 @@ def parse_version(text: str) -> KafkaVersion:
         raise UnknownVersionError(
             f"Kafka {text} is newer than the newest known version, {NEWEST_VERSION}"
         )
+    if version == newest[:1]:
+        return newest
     if len(version) == 1:
         changes = (change for rule in RULES.values() for change in rule.changes)
         return max(since for each in changes if (since := _numbers(each.since))[0] <= version[0])

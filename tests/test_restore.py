@@ -176,7 +176,7 @@ def _programs(folder: Path) -> Iterator[None]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.3.1"], 1, __name__))
 def test_a_new_cluster_serves_every_record_of_the_disk(
     require_broker: Callable[[str], None], scene: Path, monkeypatch: pytest.MonkeyPatch,
     version: str,
@@ -244,7 +244,7 @@ def _follow(command: Command, folder: Path) -> str:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1"], 1, f"{__name__} disks"))
+@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1", "4.3.1"], 1, f"{__name__} disks"))
 def test_three_disks_are_a_cluster_again(
     require_broker: Callable[[str], None], tmp_path: Path, version: str
 ) -> None:
@@ -340,7 +340,7 @@ def test_groups_come_back_if_leader_epochs_are_those_of_a_new_topic(
     golden: Callable[..., Any], require_broker: Callable[[str], None], writable_copy: Any,
     tmp_path: Path, is_lowered: bool,
 ) -> None:
-    version = "4.1.1"
+    version = "4.3.1"
     require_broker(version)
     logs = writable_copy(golden("3.9.1", "leader-epochs", "answers").logs)
     partition = logs / "epochs-0"

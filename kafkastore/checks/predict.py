@@ -327,7 +327,7 @@ def _opening_error(log: PartitionLog, rules: BrokerRules) -> KafkaStoreError | O
 def _predict_special_file(log: PartitionLog, error: NotAFileError) -> Prediction:
     """Predict the effect of a special file with a segment file's name.
 
-    A broker checks only logs for being regular files. Observed with brokers 2.4.0, 3.9.1 and 4.1.1.
+    A broker checks only logs for being regular files. Observed with brokers 2.4.0 to 4.3.1.
     """
     with os.scandir(log.path) as entries:
         odd = [entry.name for entry in entries if not is_regular(entry)]

@@ -1,6 +1,6 @@
 """A topic's configuration, as far as it affects its log, by Kafka's option names.
 
-Source: Kafka 2.4.0 and 4.1 ``LogConfig``, ``TopicConfig``, ``ConfigDef.parseType``.
+Source: Kafka 2.4.0, 4.1 and 4.4 ``LogConfig``, ``TopicConfig``, ``ConfigDef.parseType``.
 """
 
 from __future__ import annotations
@@ -19,19 +19,26 @@ from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
-# Topic options without effect on the files of a log.
+# Topic options without effect on the files of a log, or, as the levels of codecs, only on sizes.
 _OF_OTHERS = frozenset(
     {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "errors.deadletterqueue.group.enable",
         "flush.messages",
         "flush.ms",
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "max.compaction.lag.ms",
+        "max.decompressed.message.bytes",
         "message.downconversion.enable",
         "message.format.version",
         "min.cleanable.dirty.ratio",
         "min.compaction.lag.ms",
         "min.insync.replicas",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
         "remote.log.delete.on.disable",
         "unclean.leader.election.enable",
     }

@@ -66,6 +66,7 @@ class AppendInfo(NamedTuple):
     is_duplicate: bool = False
 
 
+_LARGEST_INT8 = 127
 _NOTHING = AppendInfo(-1, -1)
 
 
@@ -212,6 +213,7 @@ class LogWriter:
         *,
         leader_epoch: int | None = None,
         as_follower: bool = False,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append batches as a leader or as a follower.
 
@@ -227,6 +229,9 @@ class LogWriter:
             The leader's epoch; default: the latest known, at first 0.
         as_follower : bool
             Whether to keep the batches unchanged, as a follower does.
+        transaction_version : int
+            The ``transaction.version`` of the transactions that markers end: with 2, a leader from
+            Kafka 4.2 on checks that a marker raises its producer's epoch (KIP-1228).
 
         Returns
         -------
@@ -234,6 +239,8 @@ class LogWriter:
 
         Raises
         ------
+        ArgumentTypeError, ArgumentValueError
+            If `transaction_version` is not an int from 0 to 127.
         InvalidRecordError
             If a leader rejects a record or a batch; subclasses include `InvalidTimestampError` and
             `RecordTooLargeError`.
@@ -255,6 +262,9 @@ class LogWriter:
         Source: Kafka 2.4.0 ``Log.append``, 3.9.0 ``UnifiedLog.append``.
         """
         self._check_usable()
+        transaction_version = whole_number(
+            "transaction_version", transaction_version, 0, _LARGEST_INT8
+        )
         log, now, epoch = self._log, self._clock(), None
         next_offset = log.local.log_end_offset
         if as_follower:
@@ -269,9 +279,13 @@ class LogWriter:
         prepared = None
         if sets.count > 1 and (sets.has_producers or self._append_rules.needs_recompression(sets)):
             # A producer's batch may be a duplicate, so each batch is appended alone.
-            return self._append_all(_each_batch(batches, sets), leader_epoch)
+            return self._append_all(
+                _each_batch(batches, sets), leader_epoch, transaction_version=transaction_version
+            )
         if sets.has_producers:
-            prepared = log.producers.prepare(data, sets, as_follower=as_follower)
+            prepared = log.producers.prepare(
+                data, sets, as_follower=as_follower, transaction_version=transaction_version
+            )
             if prepared.duplicate is not None:
                 return AppendInfo(
                     prepared.duplicate.first_offset,
@@ -558,10 +572,16 @@ class LogWriter:
         leader_epoch: int | None,
         *,
         as_follower: bool = False,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append batches one by one; the result covers all of them."""
         infos = [
-            self.append(batch, leader_epoch=leader_epoch, as_follower=as_follower)
+            self.append(
+                batch,
+                leader_epoch=leader_epoch,
+                as_follower=as_follower,
+                transaction_version=transaction_version,
+            )
             for batch in batches
         ]
         if not infos:

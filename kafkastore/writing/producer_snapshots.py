@@ -34,7 +34,14 @@ class ProducerSnapshots:
         """First offset of the oldest transaction that is open or not yet replicated."""
         return self._producers.first_unstable_offset
 
-    def prepare(self, data: memoryview, sets: AppendSets, *, as_follower: bool) -> ProducerAppend:
+    def prepare(
+        self,
+        data: memoryview,
+        sets: AppendSets,
+        *,
+        as_follower: bool,
+        transaction_version: int = 0,
+    ) -> ProducerAppend:
         """Check batches against the producers' state, without changing it.
 
         Batches that may not be appended raise `ProducerStateError`. `as_follower`: a leader has
@@ -48,7 +55,10 @@ class ProducerSnapshots:
             controls.append(first_control_record(batch))
         origin: Origin = "coordinator" if controls else "client"
         return self._producers.prepare(
-            headers, controls, origin="replication" if as_follower else origin
+            headers,
+            controls,
+            origin="replication" if as_follower else origin,
+            transaction_version=transaction_version,
         )
 
     def update(self, prepared: ProducerAppend) -> NDArray[Any]:

@@ -107,7 +107,7 @@ def loaded(text):
     return ends
 
 
-@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__))
 def test_obstacles_stop_a_broker_as_predicted_or_are_ignored(require_broker, tmp_path, version):
     require_broker(version)
     with JavaClients(WORK) as clients:

@@ -225,7 +225,7 @@ def test_wrong_arguments_are_refused(root, tmp_path):
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__))
 def test_brokers_load_and_serve_the_kept_records(golden, load_into_broker, writable_copy, version):
     logs = writable_copy(golden(version, "broken-index", "answers").logs)
     all_offsets = [record.offset for record in the_log(logs).records()]

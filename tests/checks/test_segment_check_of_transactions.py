@@ -184,7 +184,7 @@ def test_a_check_does_not_alter_the_state_of_the_previous_one(tmp_path):
     assert list(again.findings()) == []
 
 
-@pytest.mark.golden_cases(names="transactions", answers="answers", versions=["0.11.0.3", "4.1.1"])
+@pytest.mark.golden_cases(names="transactions", answers="answers", versions=["0.11.0.3", "4.3.1"])
 def test_each_flipped_bit_of_a_real_index_is_found_or_only_lowers_a_stable_offset(
     golden_case, writable_copy
 ):

@@ -5,6 +5,7 @@ from golden.make import brokers
 from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java_client import JavaClients
 from golden.make.server_properties import METADATA_WITH_LOGS
+from models.seed import some
 
 import kafkastore
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.kafka
 OTHER_ID = "2P-XnPKnTZG5NwujU8kn6Q"
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", some(["3.9.1", "4.3.1"], 1, __name__))
 def test_a_broker_renames_the_logs_that_are_predicted(require_broker, tmp_path, version):
     require_broker(version)
     with JavaClients(brokers.WORK) as clients:

@@ -20,7 +20,7 @@ HEALTHY = [
     "roll-and-retention-by-time", "broken-index", "transactions", "compacted*", "old-formats",
     "delete-records", "crash", "preallocate-killed", "kraft-metadata", "wide",
 ]
-WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
+WITH_TIME_INDEX = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1", "4.3.1"]
 
 #: Damage to a directory -> the damaged file, and the expected finding.
 DAMAGES = {

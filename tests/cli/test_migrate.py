@@ -52,7 +52,7 @@ def test_verbose_prints_every_file_of_the_plan_and_every_answer(
 ) -> None:
     out = run("migrate", sample_copy, "--verbose").out
     assert out.count("\ncreate  up-") == 11
-    assert out.count("2.4, 4.2") == 8
+    assert out.count("2.4, 4.3") == 8
     assert "more" not in out
 
 
@@ -362,16 +362,16 @@ def test_a_partition_without_answers_is_not_counted(run: Run, sample_copy: Path)
 def test_answers_before_and_after_are_reported(run: Run, sample_copy: Path) -> None:
     ran = run("migrate", sample_copy, "--topic", "up-0")
     assert (
-        "\nanswers of 2.4 and 4.2 for 9 sample times: 3 correct before, 9 after; "
+        "\nanswers of 2.4 and 4.3 for 9 sample times: 3 correct before, 9 after; "
         "looked up in 1 of 1 partition\n" in ran.out
     )
-    assert ran.out.count("2.4, 4.2") == 5
+    assert ran.out.count("2.4, 4.3") == 5
     assert "\n... and 1 more like these; --verbose lists all\n" in ran.out
     lines = run("migrate", sample_copy, "--topic", "up-0", "--json").lines
     assert [each for each in lines if each["kind"] == "answers"] == [
         {"kind": "answers", "root": str(sample_copy), "rules": rules, "times": 9,
          "correct_before": 3, "correct_after": 9, "partitions": 1, "changed_partitions": 1}
-        for rules in ("2.4", "4.2")
+        for rules in ("2.4", "4.3")
     ]
     for each in lines:
         if each["kind"] == "answer":

@@ -80,9 +80,9 @@ def test_all_rules_are_shown_in_columns_with_a_note_where_they_differ(
     ran = run("offsets", sample_root, "--topic", "up-0", "--at", "2017-07-14T02:40:30Z",
               "--at", "2017-07-14T02:41:00Z", "--rules", "all")
     head, _, first, second = ran.out.splitlines()
-    assert head.split()[2:6] == ["legacy", "kip-33", "4.2", "correct"]
+    assert head.split()[2:6] == ["legacy", "kip-33", "4.3", "correct"]
     assert first.split()[2:6] == ["none", "35", "none", "35"]
-    assert first.endswith("legacy finds nothing, 4.2 finds nothing")
+    assert first.endswith("legacy finds nothing, 4.3 finds nothing")
     assert second.split()[2:6] == ["0", "none", "none", "none"]
     assert second.endswith("no record is at or after this time")
 
@@ -99,8 +99,8 @@ def test_notes_count_the_offsets_between(run: Run, sample_root: Path) -> None:
 
 def test_rules_named_twice_are_used_once(run: Run, sample_root: Path) -> None:
     rows = run("offsets", sample_root, "--topic", "up-1", "--at", 0, "--rules", "all", "--rules",
-               "4.2", "--rules", "3.9", "--json").lines
-    assert [row["rules"] for row in rows] == ["legacy", "kip-33", "4.2", "correct", "3.9"]
+               "4.3", "--rules", "3.9", "--json").lines
+    assert [row["rules"] for row in rows] == ["legacy", "kip-33", "4.3", "correct", "3.9"]
 
 
 def test_times_are_shown_in_the_chosen_time_zone(run: Run, sample_root: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 COMMANDS = {
     "verify": (["verify"], "verifying", "partitions checked"),
-    "predict": (["predict"], "predicting", "a broker of 4.2 and"),
+    "predict": (["predict"], "predicting", "a broker of 4.3 and"),
     "compare": (["compare", "--summary"], "comparing", "lookups: legacy answers"),
     "retention": (["retention"], "checking retention", "would be deleted"),
     "offsets": (["offsets", "--at", "2017-07-14T02:40:30Z"], "looking up times", "up-0"),

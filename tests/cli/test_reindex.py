@@ -41,7 +41,7 @@ def test_the_plan_is_applied_and_undone_and_a_second_one_is_empty(
     assert ran.code == 0
     assert files_of(sample_copy) != before
     again = run("reindex", sample_copy, *options, "--in-place", "--yes")
-    assert (again.code, again.out) == (0, "reindex (version 4.2): nothing to change\n")
+    assert (again.code, again.out) == (0, "reindex (version 4.3): nothing to change\n")
     assert run("verify", sample_copy, "--fail-on", "style").code == 0
     (area,) = sample_copy.parent.glob("*.kafkastore-undo-*")
     assert run("changes", "undo", area).code == 0

@@ -46,7 +46,7 @@ def batches(chance):
         yield build_batch(records, codec=chance.choice(list(Codec)), **fields)
 
 
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.3.1"])
 def test_a_batch_gets_what_a_broker_gives_it_also_where_it_is_compressed_again(
     require_broker, version
 ):

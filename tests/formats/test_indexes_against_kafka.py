@@ -22,9 +22,9 @@ from kafkastore.segment.transaction_index_file import TransactionIndex
 pytestmark = pytest.mark.kafka
 
 WITHOUT_WARM_SECTION = ["0.10.2.2", "0.11.0.3"]
-VERSIONS = [*WITHOUT_WARM_SECTION, "2.4.0", "3.9.1", "4.1.1"]
+VERSIONS = [*WITHOUT_WARM_SECTION, "2.4.0", "3.9.1", "4.3.1"]
 LAYOUTS = {"offset": ">ii", "time": ">qi"}
-WITH_TRANSACTIONS = ["0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
+WITH_TRANSACTIONS = ["0.11.0.3", "2.4.0", "3.9.1", "4.3.1"]
 
 
 def index_files(layout, seed):
@@ -163,7 +163,7 @@ def appended(kind, entries, base_offset, slots):
     return data, outcomes
 
 
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.3.1"])
 @pytest.mark.parametrize("kind", LAYOUTS)
 def test_a_broker_that_appends_the_same_entries_leaves_the_same_file(
     tmp_path, require_broker, version, kind
@@ -316,7 +316,7 @@ def test_a_broker_that_appends_the_same_transactions_leaves_the_same_file(
 def test_transactions_of_another_version_are_refused_here_and_up_to_255_read_by_brokers(
     tmp_path, require_broker
 ):
-    require_broker("4.1.1")
+    require_broker("4.3.1")
     data = transaction_index.pack([(7, 42, 49, 45)])
     requests = []
     for version in (1, 255, 256):
@@ -326,4 +326,4 @@ def test_transactions_of_another_version_are_refused_here_and_up_to_255_read_by_
         with pytest.raises(CorruptIndexError) as refused:
             TransactionIndex.open(path, 0).entries()
         assert refused.value.position == 0
-    assert kafka_classes.ask("4.1.1", requests) == ["7:42:49:45", "7:42:49:45", "refused"]
+    assert kafka_classes.ask("4.3.1", requests) == ["7:42:49:45", "7:42:49:45", "refused"]

@@ -60,7 +60,7 @@ def answer(entries, steps, *, shows_epochs):
     return "\t".join(lines), epochs.entries
 
 
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.3.1"])
 def test_leader_epochs_are_kept_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
     requests, expected, files = [], [], []

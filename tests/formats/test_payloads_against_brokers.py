@@ -36,7 +36,7 @@ BROKERS = {
     "0.11.0.3": ((0, 2), 1, 1),
     "2.4.0": ((0, 5), 3, 3),
     "3.9.1": ((0, 9), 3, 3),
-    "4.1.1": ((1, 10), 4, 3),
+    "4.3.1": ((1, 11), 4, 3),
 }
 
 
@@ -112,7 +112,7 @@ def compare(context, version, timestamp, answer):
 def test_records_of_a_group_s_member_by_a_broker_are_parsed_and_packed_again(context):
     _, offset_version, group_version = BROKERS[context.version]
     consume(context, "classic-group")
-    is_new = context.version == "4.1.1"
+    is_new = context.version == "4.3.1"
     if is_new:
         consume(context, "new-group", {"group.protocol": "consumer"})
     context.stop()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
-from models import kafka_classes, message_model, message_strategies
+from models import kafka_classes, message_model, message_strategies, seed
 from models.kafka_definitions import common, definitions
 from models.message_model import snake_case
 from models.message_tables import TABLES
@@ -76,7 +76,7 @@ NAMES_NOW = {
 }
 
 
-BOTH = list(product(BROKERS, TABLES))
+BOTH = list(product(seed.some(BROKERS, 1, __name__), TABLES))
 
 
 class Message(NamedTuple):

@@ -25,7 +25,7 @@ from kafkastore.formats.state.producer_snapshot import PRODUCER_ENTRY
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.versions import rules_of
 
-VERSIONS = ["0.11", "2.4", "2.4.1", "2.5", "2.8", "4.1"]
+VERSIONS = ["0.11", "2.4", "2.4.1", "2.5", "2.8", "4.1", "4.2", "4.3"]
 LAST_SEQUENCE = 2**31 - 1
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -100,6 +100,28 @@ def test_consumer_offsets_are_written_without_sequences():
         append(state, Batch(1, offset, sequence=-1, is_transactional=True), origin="coordinator")
     older = Batch(1, 101, epoch=-1, sequence=-1, is_transactional=True)
     assert refused(state, older, origin="coordinator") is errors.InvalidProducerEpochError
+
+
+@pytest.mark.parametrize("transaction_version", [0, 1, 2])
+@pytest.mark.parametrize("epoch", [3, 2**15 - 1])
+@pytest.mark.parametrize("version", ["4.1", "4.2", "4.3"])
+def test_a_marker_of_transaction_version_2_raises_the_epoch(version, epoch, transaction_version):
+    """Since 4.2, and unless there is no higher one, since 4.3."""
+    state = ProducerState(rules=rules_of(version))
+    as_coordinator = {"origin": "coordinator", "transaction_version": transaction_version}
+    append(state, Batch(1, 0, epoch=epoch, is_transactional=True))
+    same = marker(1, 1, epoch=epoch)
+    last_is_refused = version == "4.2"
+    if transaction_version == 2 and (last_is_refused or (version == "4.3" and epoch == 3)):
+        assert refused(state, same, **as_coordinator) is errors.InvalidProducerEpochError
+        assert state.open_transactions == {1: 0}
+        assert append(state, same, origin="replication") == [(1, 0, 1, 2)]
+    else:
+        assert append(state, same, **as_coordinator) == [(1, 0, 1, 2)]
+    # A marker that is sent again ends no transaction, and its epoch is that of the first one.
+    assert append(state, marker(1, 2, epoch=epoch), **as_coordinator) == []
+    older = marker(1, 3, epoch=epoch - 1)
+    assert refused(state, older, **as_coordinator) is errors.InvalidProducerEpochError
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -350,7 +372,10 @@ def test_a_replay_has_the_state_of_the_model_for_any_runs(
     st.lists(
         st.tuples(
             producer_model.STEPS,
-            st.sampled_from(["client", "client", "client", "coordinator", "replication"]),
+            st.sampled_from([
+                ("client", 0), ("client", 0), ("client", 0), ("coordinator", 1),
+                ("coordinator", 2), ("replication", 0),
+            ]),
         ),
         max_size=25,
     ),
@@ -359,12 +384,14 @@ def test_a_replay_has_the_state_of_the_model_for_any_runs(
 def test_a_batch_is_refused_reported_or_taken_as_the_model_says(steps, version):
     producers, state = Producers(rules_of(version)), ProducerState(rules=rules_of(version))
     offset, found = 0, []
-    for step, origin in steps:
+    for step, (origin, transaction_version) in steps:
         batch = producer_model.batch_of(producers, step, offset)
         known = producers.duplicate_of(batch) if origin == "client" and batch.magic == 2 else None
-        refusal = None if known else producers.objection(batch, origin)
+        refusal = None if known else producers.objection(batch, origin, transaction_version)
         try:
-            prepared = state.prepare(*headers([batch]), origin=origin)
+            prepared = state.prepare(
+                *headers([batch]), origin=origin, transaction_version=transaction_version
+            )
         except errors.ProducerStateError as error:
             assert type(error).__name__ == refusal
             continue

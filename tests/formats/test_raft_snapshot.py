@@ -32,34 +32,38 @@ def batches_of(path):
 @pytest.mark.golden_cases(names="kraft-metadata")
 def test_a_snapshot_of_a_real_controller_is_a_framed_log(golden_case):
     metadata = golden_case.logs / "__cluster_metadata-0"
-    (path,) = metadata.glob("*.checkpoint")
-    first, *_, last = batches_of(path)
-    header, footer = first.records()[0], last.records()[0]
-    assert first.base_offset == 0
-    assert first_control_record(first).type is ControlRecordType.SNAPSHOT_HEADER
-    assert first_control_record(last).type is ControlRecordType.SNAPSHOT_FOOTER
-    assert parse_kraft_value(footer) == {"version": 0}
+    paths = sorted(metadata.glob("*.checkpoint"))
+    assert paths
+    for path in paths:
+        first, *_, last = batches_of(path)
+        header, footer = first.records()[0], last.records()[0]
+        assert first.base_offset == 0
+        assert first_control_record(first).type is ControlRecordType.SNAPSHOT_HEADER
+        assert first_control_record(last).type is ControlRecordType.SNAPSHOT_FOOTER
+        assert parse_kraft_value(footer) == {"version": 0}
 
-    end_offset = parse_segment_file(path.name).base_offset
-    (covered,) = (
-        batch
-        for batch in batches_of(metadata / f"{0:020}.log")
-        if batch.base_offset < end_offset <= batch.last_offset + 1
-    )
-    assert parse_kraft_value(header) == {
-        "version": 0, "last_contained_log_timestamp": covered.max_timestamp}
-    assert covered.leader_epoch == parse_segment_file(path.name).leader_epoch
+        end_offset = parse_segment_file(path.name).base_offset
+        (covered,) = (
+            batch
+            for batch in batches_of(metadata / f"{0:020}.log")
+            if batch.base_offset < end_offset <= batch.last_offset + 1
+        )
+        assert parse_kraft_value(header) == {
+            "version": 0, "last_contained_log_timestamp": covered.max_timestamp}
+        assert covered.leader_epoch == parse_segment_file(path.name).leader_epoch
 
 
 @pytest.mark.golden_cases(names="kraft-metadata")
 def test_a_snapshot_s_name_is_parsed_as_by_kafka_s_own_tool(golden_case):
     dump = (golden_case.root / "cluster-metadata.txt").read_text()
-    ((name, end_offset, epoch),) = re.findall(
+    dumped = re.findall(
         r"Dumping (\S+\.checkpoint)\nSnapshot end offset: (\d+), epoch: (\d+)", dump
     )
-    file = parse_segment_file(name)
-    assert (file.base_offset, file.leader_epoch) == (int(end_offset), int(epoch))
-    assert (golden_case.logs / "__cluster_metadata-0" / name).exists()
+    for name, end_offset, epoch in dumped:
+        file = parse_segment_file(name)
+        assert (file.base_offset, file.leader_epoch) == (int(end_offset), int(epoch))
+    snapshots = (golden_case.logs / "__cluster_metadata-0").glob("*.checkpoint")
+    assert sorted(name for name, *_ in dumped) == sorted(path.name for path in snapshots)
 
 
 @pytest.mark.golden_cases(names=["kraft-metadata", "transactions"], versions=["3.*", "4.*"])

@@ -429,13 +429,13 @@ def test_damage_that_the_checksum_does_not_show_is_read_as_kafka_reads_it(requir
 
 
 def test_a_zstd_frame_without_its_end_is_refused(require_broker):
-    require_broker("4.1.1")
+    require_broker("4.3.1")
     batch = Batch((Row(0, 5, b"k", b"v"),), codec=ZSTD)
     data = bytearray(batch.data)
     assert data[61:65] == bytes.fromhex("28b52ffd")
     data[65] |= 4  # the frame says that a checksum follows
     data = measured(bytes(data))
-    assert ask("4.1.1", [("read", hexed(data), True)]) == ["refused KafkaException"]
+    assert ask("4.3.1", [("read", hexed(data), True)]) == ["refused KafkaException"]
     with pytest.raises(DecompressionError):
         RecordBatch(data).records()
 

@@ -13,7 +13,7 @@ from kafkastore.versions import rules_of
 
 pytestmark = pytest.mark.kafka
 
-VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
+VERSIONS = ["2.4.0", "3.9.1", "4.3.1"]
 QUERIED_MS = 1_000_000  # how long a segment has waited for a record of this time
 
 

@@ -117,7 +117,7 @@ def compare(version, tmp_path, operation, files, parse, shown):
     assert "refused" in answers
 
 
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.3.1"])
 def test_partition_directories_are_read_as_the_broker_does(require_broker, version):
     require_broker(version)
     random = np.random.default_rng(5)
@@ -149,14 +149,14 @@ def test_stray_directories_are_known_from_3_7(require_broker):
     assert kafka_classes.ask("3.9.1", request) == [f"{text64('foo')} 0"]
 
 
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.3.1"])
 def test_offset_checkpoints_are_read_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
     files = damaged(b"0\n3\n__transaction_state 0 64\ntxn 0 132\ntxn 1 61\n", 1500, seed=1)
     compare(version, tmp_path, "offsets", files, checkpoints.parse_offset_checkpoint, shown_offsets)
 
 
-@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["2.4.0", "3.9.1", "4.3.1"])
 def test_leader_epoch_checkpoints_are_read_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
     files = damaged(b"0\n3\n0 0\n2 4711\n5 4713\n", 1500, seed=2)
@@ -170,7 +170,7 @@ def test_leader_epoch_checkpoints_are_read_as_the_broker_does(tmp_path, require_
     )
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1"])
 def test_partition_metadata_is_read_as_the_broker_does(tmp_path, require_broker, version):
     require_broker(version)
     files = damaged(b"version: 0\ntopic_id: 2P-XnPKnTZG5NwujU8kn6Q", 1500, seed=3)

@@ -90,7 +90,7 @@ def test_version_0_has_no_room_for_a_tagged_field(field):
 @pytest.mark.golden_cases(names="transactions")
 def test_the_states_that_every_broker_wrote_follow_each_other(golden_case):
     """The case leaves one transaction of three transactional ids open, with partition 0."""
-    version = 1 if golden_case.version == "4.1.1" else 0
+    version = 1 if golden_case.version.startswith("4.") else 0
     records = golden_case.answers["partitions"]["__transaction_state-0"]["records"]
     last = {}
     for _, timestamp, _, *key_and_value in (record[:5] for record in records):

@@ -180,7 +180,7 @@ def test_answers_are_those_of_the_lookups(places):
         (legacy, *_) = kafkastore.legacy.fetch_offsets_before(log, timestamp, 1, NOW) or [None]
         assert row.legacy == legacy
         for found, rules in (
-            (row.kip_33, "kip-33"), (row.broker, "4.2"), (row.correct, "correct"),
+            (row.kip_33, "kip-33"), (row.broker, "4.3"), (row.correct, "correct"),
         ):
             answer = log.offset_for_timestamp(timestamp, rules)
             assert found == (None if answer is None else answer.offset)

@@ -126,6 +126,7 @@ def copied(log, tmp_path, *suffixes):
 
 
 @TRANSACTIONS
+@pytest.mark.golden_cases(versions=["0.11.0.3", "2.4.0", "4.3.1"])
 def test_a_corrupt_transaction_index_changes_no_answer(golden_case, tmp_path):
     """The index has no checksum, but the log itself shows the aborted transactions."""
     damaged = 0

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from models import kafka_classes
 
 from kafkastore.errors import InvalidConfigError
-from kafkastore.writing.log_config import LogConfig
+from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
 
 
 def test_defaults_are_kafka_s():
@@ -51,6 +52,18 @@ def test_options_are_returned_unchanged():
 
 def test_topic_options_without_an_effect_here_are_ignored():
     assert LogConfig.of({"min.insync.replicas": 2, "flush.ms": 9}) == LogConfig()
+    newer = {"max.decompressed.message.bytes": "1000", "remote.copy.lag.ms": "-2"}
+    assert LogConfig.of(newer) == LogConfig()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", ["3.9.1", "4.2.2", "4.3.1"])
+def test_every_topic_option_of_a_broker_is_known(require_broker, version):
+    require_broker(version)
+    (answer,) = kafka_classes.ask(version, [("topic-options",)])
+    options = set(answer.split()) - {"internal.segment.bytes"}  # no option for users
+    assert "segment.bytes" in options
+    assert options <= TOPIC_OPTIONS
 
 
 @pytest.mark.parametrize(

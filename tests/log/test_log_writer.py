@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 from models.iteration import until_error
+from models.refused import refused
 
 import kafkastore
 from kafkastore import OutOfOrderAppendError, TimestampType
 from kafkastore.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
     ChecksumError,
     CorruptBatchError,
     InvalidLeaderEpochError,
@@ -38,6 +41,17 @@ HOUR = 3_600_000
 
 
 # Appends of a leader
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("2", ArgumentTypeError), (None, ArgumentTypeError), (-1, ArgumentValueError)],
+)
+def test_a_transaction_version_is_a_small_int(open_writer, value, kind):
+    writer = open_writer()
+    with refused("transaction_version", kind):
+        writer.append(batch_of(0, [1]), transaction_version=value)
+    assert writer.log_end_offset == 0
 
 
 def test_a_leader_gives_offsets_and_its_epoch(open_writer):

@@ -27,7 +27,7 @@ from kafkastore.formats.requests.list_offsets import (
 
 pytestmark = pytest.mark.kafka
 
-VERSIONS = some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__)
+VERSIONS = some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__)
 STATES = {"clean": True, "unclean": False}
 PARTITIONS = 24
 TIMES_EACH = 50     # of a partition, each with both isolations

@@ -27,7 +27,7 @@ from kafkastore.lookup.rules import UnknownRulesError
 
 VERSIONS = {
     "0.10.2": (0, 10, 2), "0.11": (0, 11), "2.0": (2, 0), "2.1": (2, 1), "2.2": (2, 2),
-    "2.4": (2, 4), "3.0": (3, 0), "3.8": (3, 8), "3.9.1": (3, 9, 1), "4.2": (4, 2),
+    "2.4": (2, 4), "3.0": (3, 0), "3.8": (3, 8), "3.9.1": (3, 9, 1), "4.3": (4, 3),
 }
 
 
@@ -252,7 +252,7 @@ def test_versions_without_time_indexes_are_an_error_that_names_the_alternative(o
 
 
 @pytest.mark.parametrize(
-    "rules", ["0.10.1", "0.10.1.0", "1.0", "2.4", "2.4.0", "3.9.1", "4.2.1", "2", "4"]
+    "rules", ["0.10.1", "0.10.1.0", "1.0", "2.4", "2.4.0", "3.9.1", "4.2.1", "4.3.1", "2", "4"]
 )
 def test_every_version_with_time_indexes_is_known(opened, rules):
     found = opened(Log((NEXT,))).offset_for_timestamp(605, rules=rules)
@@ -404,7 +404,7 @@ def odd_segments(draw, log, segment):
     return replace(segment, time_index=b"".join(entries))
 
 
-@pytest.mark.parametrize("rules", ["correct", "2.0", "2.4", "4.2"])
+@pytest.mark.parametrize("rules", ["correct", "2.0", "2.4", "4.3"])
 @bounded(50)
 @given(odd_logs())
 def test_odd_times_and_odd_indexes_have_the_answers_of_their_models(rules, log):
@@ -454,7 +454,7 @@ def flat(found):
     return (*found[:2], -1 if found[2] is None else found[2])
 
 
-@pytest.mark.parametrize("rules", ["correct", "kip-33", "0.10.2", "2.4", "4.2"])
+@pytest.mark.parametrize("rules", ["correct", "kip-33", "0.10.2", "2.4", "4.3"])
 @bounded(30)
 @given(log=logs(), chance=st.randoms(use_true_random=False))
 def test_many_times_at_once_have_the_answers_of_each(rules, log, chance):

@@ -185,7 +185,7 @@ def test_wrong_arguments_are_refused(tmp_path):
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1"], 1, "brokers of what was converted"))
+@pytest.mark.parametrize("version", some(["3.9.1", "4.3.1"], 1, "brokers of what was converted"))
 def test_new_brokers_load_converted_logs_and_serve_every_record(
     golden, load_into_broker, tmp_path, version
 ):

@@ -10,10 +10,12 @@ import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.TreeSet;
 
 /**
  * Queries Kafka's own classes, of the version on the class path.
@@ -46,6 +48,7 @@ public class KafkaClasses {
         Runtime.getRuntime().halt(0);
     }
 
+    @SuppressWarnings("unchecked")
     private static String answer(String[] request) throws Exception {
         switch (request[0]) {
             case "directory":
@@ -56,6 +59,9 @@ public class KafkaClasses {
                 return listed(call(checkpoint("LeaderEpochCheckpointFile", request[1]), "read"));
             case "topic-id":
                 return "" + call(call(checkpoint("PartitionMetadataFile", request[1]), "read"), "topicId");
+            case "topic-options":
+                return String.join(" ", new TreeSet<>((Collection<String>) type(LOG, "LogConfig")
+                    .getMethod("configNames").invoke(null)));
             case "properties":
                 return properties(request[1]);
             default:

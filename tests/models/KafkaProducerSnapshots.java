@@ -66,7 +66,12 @@ public class KafkaProducerSnapshots {
     }
 
     private static Object call(Object target, String name) throws Exception {
-        Method method = target.getClass().getMethod(name);
+        Method method;
+        try {
+            method = target.getClass().getMethod(name);
+        } catch (NoSuchMethodException notPublic) {  // since 4.3
+            method = target.getClass().getDeclaredMethod(name);
+        }
         method.setAccessible(true);
         return method.invoke(target);
     }

@@ -22,7 +22,7 @@ import org.apache.kafka.common.utils.Time;
  *
  *   new DIRECTORY                 begin with nothing; snapshots go into the directory
  *   load FILE                     begin with the entries of a snapshot
- *   append ORIGIN HEX             append batches together, as Log.append does
+ *   append ORIGIN VERSION HEX     append batches together, as Log.append does, at a version of transactions
  *   replay HEX                    take in batches one by one, as LogSegment.recover does
  *   watermark OFFSET              the high watermark is there now
  *   state PRODUCER...             the first undecided and the first unstable offset, the batches that are remembered,
@@ -67,13 +67,13 @@ public class KafkaProducerState {
                 }
                 return "ok";
             case "append":
-                return append(request[1], batches(request[2]));
+                return append(request[1], Short.parseShort(request[2]), batches(request[3]));
             case "replay":
                 StringBuilder found = new StringBuilder();
                 for (MutableRecordBatch batch : batches(request[1])) {
                     List<MutableRecordBatch> one = new ArrayList<>();
                     one.add(batch);
-                    found.append(append("replication", one));
+                    found.append(append("replication", (short) 0, one));
                 }
                 return found.toString();
             case "watermark":
@@ -84,24 +84,26 @@ public class KafkaProducerState {
         }
     }
 
-    private static String append(String origin, Iterable<MutableRecordBatch> batches) throws Exception {
+    private static String append(String origin, short transactionVersion, Iterable<MutableRecordBatch> batches)
+            throws Exception {
         Map<Long, Object> updated = new LinkedHashMap<>();
         List<Object> completed = new ArrayList<>();
         for (MutableRecordBatch batch : batches) {
             if (!batch.hasProducerId()) {
                 continue;
             }
-            Object last = value(call(state, "lastEntry", batch.producerId()));
+            Long producerId = batch.producerId();
+            Object last = value(call(state, "lastEntry", producerId));
             Object duplicate = origin.equals("client") && last != null
                 ? value(call(last, "findDuplicateBatch", batch)) : null;
             if (duplicate != null) {
                 return "duplicate " + get(duplicate, "firstOffset") + "," + get(duplicate, "lastOffset") + ","
                     + get(duplicate, "timestamp");
             }
-            if (!updated.containsKey(batch.producerId())) {
-                updated.put(batch.producerId(), call(state, "prepareUpdate", batch.producerId(), origin(origin)));
+            if (!updated.containsKey(producerId)) {
+                updated.put(producerId, call(state, "prepareUpdate", producerId, origin(origin)));
             }
-            Object done = value(call(updated.get(batch.producerId()), "append", batch, none()));
+            Object done = value(appended(updated.get(producerId), batch, transactionVersion));
             if (done != null) {
                 completed.add(done);
             }
@@ -119,6 +121,16 @@ public class KafkaProducerState {
             call(state, "completeTxn", txn);
         }
         return index.toString();
+    }
+
+    /** Appends a batch; since 4.2 at a version of transactions. */
+    private static Object appended(Object info, Object batch, short transactionVersion) throws Exception {
+        for (Method method : info.getClass().getMethods()) {
+            if (method.getName().equals("append") && method.getParameterCount() == 3) {
+                return call(info, "append", batch, none(), transactionVersion);
+            }
+        }
+        return call(info, "append", batch, none());
     }
 
     private static String shown(String[] request) throws Exception {
@@ -206,7 +218,9 @@ public class KafkaProducerState {
     }
 
     private static Object call(Object target, String name, Object... arguments) throws Exception {
-        for (Method method : target.getClass().getMethods()) {
+        List<Method> methods = new ArrayList<>(List.of(target.getClass().getMethods()));
+        methods.addAll(List.of(target.getClass().getDeclaredMethods()));  // some are of the package since 4.3
+        for (Method method : methods) {
             if (method.getName().equals(name) && fits(method.getParameterTypes(), arguments)) {
                 method.setAccessible(true);
                 return method.invoke(target, arguments);

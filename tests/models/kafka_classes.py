@@ -1,6 +1,7 @@
 """Kafka's own classes, from the jars of real brokers; each call runs one Java process."""
 
 import os
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,9 @@ from golden.make.java import java_command, jdk_program
 
 SOURCES = Path(__file__).parent
 _compiled = TemporaryDirectory()
+# Since 4.3 all classes of this package are in `internal`, except TimestampType.
+_FIRST_WITH_INTERNAL_RECORDS = (4, 3)
+_RECORDS = re.compile(r"(?<=org\.apache\.kafka\.common\.record\.)(?!TimestampType)(?=[A-Z])")
 
 
 @cache
@@ -19,9 +23,13 @@ def _class_path(program, version):
     classes = Path(_compiled.name, program, version)
     classes.mkdir(parents=True)
     jars = brokers.class_path(version, brokers.WORK)
-    source = str(SOURCES / f"{program}.java")
+    text = (SOURCES / f"{program}.java").read_text()
+    if brokers.version_key(version) >= _FIRST_WITH_INTERNAL_RECORDS:
+        text = _RECORDS.sub("internal.", text)
+    source = classes / f"{program}.java"
+    source.write_text(text)
     done = subprocess.run(
-        [jdk_program("javac"), "-nowarn", "-cp", jars, "-d", str(classes), source],
+        [jdk_program("javac"), "-nowarn", "-cp", jars, "-d", str(classes), str(source)],
         check=False,
         capture_output=True,
         text=True,

@@ -13,7 +13,7 @@ from models.record_format import CODECS_OF, NONE, Batch, Row, emptied, marker
 
 from kafkastore.formats.records.control_records import ControlRecordType, parse_control_record
 
-VERSIONS = ["2.4.0", "3.9.1", "4.1.1"]
+VERSIONS = ["2.4.0", "3.9.1", "4.3.1"]
 WITHOUT_DELETE_HORIZON = ["2.4.0"]
 WITHOUT_KRAFT = ["2.4.0"]
 NOW = 1_700_000_000_000

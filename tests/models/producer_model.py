@@ -10,6 +10,7 @@ from kafkastore.formats.records.control_records import ControlRecord, ControlRec
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 SEQUENCES = 2**31
+LAST_EPOCH = 2**15 - 1
 MARKERS = (ControlRecordType.ABORT, ControlRecordType.COMMIT)
 
 
@@ -205,7 +206,7 @@ class Producers:
                 return known
         return None
 
-    def objection(self, batch, origin):
+    def objection(self, batch, origin, transaction_version=0):
         """The name of the error that a leader, or a replica, answers a batch with; None if none."""
         pid = batch.producer_id
         is_leader = origin != "replication"
@@ -219,6 +220,14 @@ class Producers:
             if not is_leader and not self.rules.replicas_check_markers:
                 return None
             if batch.epoch < self.epoch(pid):
+                return "InvalidProducerEpochError"
+            if (
+                origin == "coordinator" and transaction_version == 2
+                and self.rules.markers_raise_epochs
+                and batch.epoch == self.epoch(pid)
+                and self.open_transaction(pid) is not None
+                and not (batch.epoch == LAST_EPOCH and self.rules.markers_may_repeat_last_epoch)
+            ):
                 return "InvalidProducerEpochError"
             if batch.control.coordinator_epoch < self.coordinator_epoch(pid):
                 return "TransactionCoordinatorFencedError"
@@ -253,7 +262,7 @@ STEPS = st.tuples(
                      "emptied", "other", "old format"]),
     st.sampled_from(["next", "next", "next", "again", "zero", "gap", "none"]),
     st.integers(1, 4),  # records
-    st.sampled_from([0, 0, 0, 0, 1, -1]),  # onto the epoch
+    st.sampled_from([0] * 12 + [1, 1, 1, -1, -1, -1, LAST_EPOCH]),  # onto the epoch
     st.sampled_from([0, 0, 0, 1, -1]),  # onto the coordinator epoch
     st.integers(0, 2),  # offsets left out before
     st.integers(-1, 50),  # timestamp
@@ -264,7 +273,7 @@ def batch_of(producers, step, offset):
     """The batch that a step makes of what is known so far."""
     pid, action, choice, count, epoch_step, coordinator_step, gap, timestamp = step
     offset += gap
-    epoch = max(producers.epoch(pid), 0) + epoch_step
+    epoch = min(max(producers.epoch(pid), 0) + epoch_step, LAST_EPOCH)
     if action in ("abort", "commit", "emptied", "other"):
         coordinator_epoch = max(producers.coordinator_epoch(pid), 0) + coordinator_step
         made = marker(pid, offset, abort=action == "abort", epoch=epoch,

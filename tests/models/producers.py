@@ -15,18 +15,18 @@ def replay(state, *batches):
     return state.replay(*headers(batches)).tolist()
 
 
-def append(state, *batches, origin="client"):
+def append(state, *batches, origin="client", **options):
     """Append batches together; the entries of the transaction index."""
-    prepared = state.prepare(*headers(batches), origin=origin)
+    prepared = state.prepare(*headers(batches), origin=origin, **options)
     assert prepared.duplicate is None
     return state.update(prepared).tolist()
 
 
-def refused(state, *batches, origin="client"):
+def refused(state, *batches, origin="client", **options):
     """Return the error for refused batches, which must not change the state."""
     before = state.entries().tolist(), state.first_unstable_offset
     with pytest.raises(errors.ProducerStateError) as error:
-        state.prepare(*headers(batches), origin=origin)
+        state.prepare(*headers(batches), origin=origin, **options)
     assert (state.entries().tolist(), state.first_unstable_offset) == before
     return type(error.value)
 

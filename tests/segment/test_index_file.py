@@ -494,7 +494,8 @@ def test_a_file_on_a_file_system_without_holes_is_read_backwards(write, kind, mo
 def test_every_index_of_every_broker_reads_as_its_own_tool_prints_it(golden_case):
     for directory, partition in golden_case.answers["partitions"].items():
         dump = partition.get("dump") or {}
-        was_cut_short = any("Exception in thread" in line for line in dump.get("printed", ()))
+        has_failed = any("Exception in thread" in line for line in dump.get("printed", ()))
+        last_segment = max(dump.get("batches", ()), default="")[:20]
         for name, rows in dump.items():
             kind = {".index": OffsetIndex, ".timeindex": TimeIndex}.get(name[20:])
             if kind is None:
@@ -505,8 +506,8 @@ def test_every_index_of_every_broker_reads_as_its_own_tool_prints_it(golden_case
                 if kind is TimeIndex and golden_case.version == "0.11.0.3":
                     while printed and printed[-1] == (0, index.base_offset):
                         printed.pop()  # its tool prints padding
-                if was_cut_short:
-                    assert len(entries) - len(printed) <= 1
+                if has_failed:  # its tool reads the log, too, and stops at an entry
+                    assert len(entries) - len(printed) <= 1 or name[:20] == last_segment
                     entries = entries[: len(printed)]
                 assert entries == printed, name
 

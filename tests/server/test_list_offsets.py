@@ -160,7 +160,7 @@ def test_brokers_of_2_1_leave_the_leader_epoch_out(epochs):
     assert ask(broker, EPOCHS, LATEST_TIMESTAMP, version=4) == (0, -1, END, -1)
 
 
-@pytest.mark.parametrize("kafka", ["2.4.0", "3.0.2", "3.5.1", "3.9.1", "4.1.1", "4.2"])
+@pytest.mark.parametrize("kafka", ["2.4.0", "3.0.2", "3.5.1", "3.9.1", "4.1.1", "4.3.1"])
 def test_offsets_and_epochs_in_every_version_of_the_request(epochs, kafka):
     broker = leader_of(epochs, EPOCHS, kafka)
     oldest, newest = rules_of(kafka).list_offsets_versions
@@ -176,7 +176,7 @@ def test_offsets_and_epochs_in_every_version_of_the_request(epochs, kafka):
         assert answer(EARLIEST_TIMESTAMP) == (0, -1, 0, epoch(0))
         assert answer(LATEST_TIMESTAMP) == (0, -1, END, epoch(6))
         assert answer(FAR_FUTURE) == (0, *UNKNOWN)
-        if kafka in ("3.9.1", "4.1.1", "4.2"):
+        if kafka in ("3.9.1", "4.1.1", "4.2", "4.3.1"):
             unsupported = (ErrorCode.UNSUPPORTED_VERSION, *UNKNOWN)
             largest = (0, THIRD + 110, END - 1, epoch(6))
             assert answer(MAX_TIMESTAMP) == (largest if version >= 7 else unsupported)
@@ -410,6 +410,7 @@ def test_version_0_with_negative_max_num_offsets_is_an_unknown_server_error(epoc
         ("3.9.1", 0, 9),
         ("4.1.1", 1, 10),
         ("4.2", 1, 11),
+        ("4.3.1", 1, 11),
     ],
 )
 def test_a_broker_accepts_only_its_versions_of_the_request(epochs, kafka, oldest, newest):
@@ -448,7 +449,7 @@ ROWS = st.lists(
 
 @given(
     ROWS,
-    st.sampled_from(["0.10.2.2", "0.11.0.0", "2.1", "2.4.0", "2.8", "3.9.1", "4.1.1", "4.2"]),
+    st.sampled_from(["0.10.2.2", "0.11.0.0", "2.1", "2.4.0", "2.8", "3.9.1", "4.1.1", "4.3.1"]),
     st.integers(1, 11),
     st.sampled_from([CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, FOLLOWER]),
     st.integers(0, 2),

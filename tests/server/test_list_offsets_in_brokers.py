@@ -118,7 +118,7 @@ def closes_connection(port, request, version):
     return False
 
 
-@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__))
 def test_a_broker_answers_like_the_described_one(require_broker, tmp_path, version):
     require_broker(version)
     before = tmp_path / "before"

@@ -298,8 +298,8 @@ def test_answers_are_right_early_late_missing_or_needless():
         ("legacy", "", 3, 0, 1, 1, 0, 1),
         ("kip-33", "before", 3, 1, 0, 1, 0, 1),
         ("kip-33", "after", 3, 3, 0, 0, 0, 0),
-        ("4.2", "before", 3, 1, 0, 0, 1, 1),
-        ("4.2", "after", 3, 3, 0, 0, 0, 0),
+        ("4.3", "before", 3, 1, 0, 0, 1, 1),
+        ("4.3", "after", 3, 3, 0, 0, 0, 0),
         ("correct", "", 3, 3, 0, 0, 0, 0),
     ]
     legacy = differences(store)[0]

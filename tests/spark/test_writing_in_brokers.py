@@ -11,7 +11,7 @@ NOW = 1_500_000_000_000
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
 
 
-@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__))
 def test_consumers_get_the_rows_that_were_written(spark, load_into_broker, tmp_path, version):
     target = tmp_path / "written"
     frame = spark.range(0, 600, 1, 4).selectExpr(

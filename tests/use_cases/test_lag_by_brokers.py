@@ -22,7 +22,7 @@ TOOLS = "2.4.0"
 ROW = re.compile(r"^(billing|audit|done|ahead) +(\S+) +(\d+) +(\d+) +(\d+) +(-?\d+) ", re.MULTILINE)
 
 
-@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.1.1"], 2, __name__))
+@pytest.mark.parametrize("version", some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__))
 def test_lag_is_that_of_kafkas_tool(require_broker, tmp_path: Path, version: str) -> None:
     require_broker(version)
     require_broker(TOOLS)

@@ -84,7 +84,7 @@ def test_some_golden_segments_stay_after_younger_ones(golden):
         assert bases(found.blocked) == blocked
 
 
-@pytest.mark.golden_cases(names="roll-and-retention-by-time", versions=["3.9.1", "4.1.1"])
+@pytest.mark.golden_cases(names="roll-and-retention-by-time", versions=["3.9.1", "4.*"])
 def test_segments_that_a_broker_deleted_would_be_deleted(golden_case):
     """The broker's log has base offset, size and largest timestamp of each deleted segment."""
     lines = [DELETED.search(line) for line in golden_case.answers["broker_log"]]
@@ -168,7 +168,7 @@ def test_twelve_zero_bytes_are_an_entry_or_lost_bytes_depending_on_the_log(tmp_p
     assert (second.dated_by, second.record_timestamp) == (DatedBy.ZEROS, 1_500_000_000_000)
 
 
-@pytest.mark.golden_cases(names="crash", versions=["2.4.0", "3.9.1", "4.1.1"], answers="answers")
+@pytest.mark.golden_cases(names="crash", versions=["2.4.0", "3.9.1", "4.*"], answers="answers")
 def test_zeros_that_a_broker_recovers_give_no_warning(golden_case):
     found = list(retention(kafkastore.open(golden_case.logs), version=golden_case.version))
     active = [each.segments[-1] for each in found if each.segments[-1].size]

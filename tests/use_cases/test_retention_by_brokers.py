@@ -168,7 +168,7 @@ def brokers(
         }
 
 
-@pytest.mark.parametrize("version", ["0.10.0.1", "0.10.2.2", "2.4.0", "3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", ["0.10.0.1", "0.10.2.2", "2.4.0", "3.9.1", "4.3.1"])
 def test_a_broker_deletes_predicted_segments(version, require_broker, brokers):
     require_broker(version)
     said, left, opened, mapped = brokers[version].result()

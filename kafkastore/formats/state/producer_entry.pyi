@@ -52,4 +52,5 @@ def prepare(
     controls: Sequence[ControlRecord | None],
     rules: BrokerRules,
     origin: str,
+    transaction_version: int = 0,
 ) -> tuple[dict[int, ProducerEntry], list[TransactionStep], BatchMetadata | None]: ...

@@ -5,8 +5,8 @@ return which transactions begin and end; `producer_state.ProducerState` keeps tr
 
 After sequence 2^31 - 1 follows 0. Numbers that no valid batch has wrap as in Java.
 
-Source: Kafka 2.4.0 and 3.9.0 ``ProducerStateEntry``, ``ProducerAppendInfo``, ``BatchMetadata``;
-``DefaultRecordBatch.incrementSequence``, ``decrementSequence``.
+Source: Kafka 2.4.0, 3.9.0 and 4.3.1 ``ProducerStateEntry``, ``ProducerAppendInfo``,
+``BatchMetadata``; ``DefaultRecordBatch.incrementSequence``, ``decrementSequence``.
 """
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
@@ -33,6 +33,8 @@ cdef enum:
     BATCHES_REMEMBERED = 5
     NO_SEQUENCE = -1
     NO_EPOCH = -1
+    LAST_EPOCH = 32767
+    MARKERS_RAISE_EPOCHS_FROM = 2
 
 cdef enum Origin:
     CLIENT
@@ -54,6 +56,8 @@ cdef struct Rules:
     bint replicas_check_markers
     bint unknown_producers_begin_at_0
     bint empty_transactions_complete
+    bint markers_raise_epochs
+    bint markers_may_repeat_last_epoch
 
 
 class BatchMetadata(NamedTuple):
@@ -259,7 +263,7 @@ def replay(dict entries not None, headers not None, controls not None, rules not
                 entry = entries[header.producer_id] = _unknown()
             control = controls[control_count] if _is_control(header) else None
             if refusal is None:
-                refusal = _objection(entry, entry, header, control, REPLICATION, &known)
+                refusal = _objection(entry, entry, header, control, REPLICATION, 0, &known)
             _take(entry, entry, header, control, &known, steps)
         control_count += _is_control(header)
         header += 1
@@ -267,11 +271,13 @@ def replay(dict entries not None, headers not None, controls not None, rules not
 
 
 def prepare(
-    dict entries not None, headers not None, controls not None, rules not None, str origin not None
+    dict entries not None, headers not None, controls not None, rules not None, str origin not None,
+    int transaction_version=0
 ):
     """Check batches that are about to be appended together; `entries` do not change.
 
-    Arguments are as in `replay`; `origin` is ``client``, ``coordinator`` or ``replication``.
+    Arguments are as in `replay`; `origin` is ``client``, ``coordinator`` or ``replication``;
+    `transaction_version` is that of a coordinator's markers.
     Returns the changed entries by producer id, the steps in the order of the batches, and the batch
     in the log that a client's batch repeats, or None; batches after a duplicate are not checked.
     Raises `ProducerStateError` if a batch is refused, and ValueError for a wrong number of control
@@ -303,7 +309,9 @@ def prepare(
             if entry is None:
                 entry = appended[header.producer_id] = current.without_batches()
             control = controls[control_count] if _is_control(header) else None
-            objection = _objection(entry, current, header, control, source, &known)
+            objection = _objection(
+                entry, current, header, control, source, transaction_version, &known
+            )
             if objection is not None:
                 raise objection
             _take(entry, current, header, control, &known, steps)
@@ -342,6 +350,7 @@ cdef Rules _rules(rules):
     return Rules(
         rules.markers_are_batches, rules.replicas_check_markers,
         rules.unknown_producers_begin_at_0, rules.empty_transactions_complete,
+        rules.markers_raise_epochs, rules.markers_may_repeat_last_epoch,
     )
 
 
@@ -411,7 +420,7 @@ cdef void _take(
 
 cdef object _objection(
     ProducerEntry entry, ProducerEntry current, const BatchHeader* header, control, Origin origin,
-    const Rules* rules
+    int transaction_version, const Rules* rules
 ):
     """Return why a batch is refused, or None.
 
@@ -428,6 +437,13 @@ cdef object _objection(
             return None
         if header.producer_epoch < entry.producer_epoch:
             return _outdated_epoch(entry, header)
+        if (origin == COORDINATOR and transaction_version >= MARKERS_RAISE_EPOCHS_FROM
+                and _repeats_epoch(entry, header, rules)):
+            return InvalidProducerEpochError(
+                f"{_shown(header)} is a marker of transaction version {transaction_version} with"
+                f" producer epoch {header.producer_epoch}, as before it, and a transaction is open"
+                f" from offset {entry.first_offset} on"
+            )
         if _coordinator_epoch(control) < entry.coordinator_epoch:
             return TransactionCoordinatorFencedError(
                 f"{_shown(header)} is a marker of coordinator epoch {_coordinator_epoch(control)},"
@@ -446,6 +462,17 @@ cdef object _objection(
             f" {entry.first_offset} on"
         )
     return None
+
+
+cdef inline bint _repeats_epoch(
+    ProducerEntry entry, const BatchHeader* header, const Rules* rules
+) noexcept:
+    """Return whether a marker has the epoch that it would have to raise."""
+    if header.producer_epoch != entry.producer_epoch or not rules.markers_raise_epochs:
+        return False
+    if not entry.has_transaction:  # a marker that was sent twice
+        return False
+    return not (header.producer_epoch == LAST_EPOCH and rules.markers_may_repeat_last_epoch)
 
 
 cdef object _wrong_sequence(

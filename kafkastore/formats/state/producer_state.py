@@ -171,16 +171,19 @@ class ProducerState:
         controls: Sequence[ControlRecord | None] = (),
         *,
         origin: Origin,
+        transaction_version: int = 0,
     ) -> ProducerAppend:
         """Check batches to be appended together, without changing the state.
 
-        `headers` have their new offsets, `controls` as in `replay`. Nothing must be written if the
-        result has a `duplicate`. Raises `ProducerStateError` if a leader refuses a batch.
+        `headers` have new offsets, `controls` as in `replay`, a coordinator's transactions a
+        version. Write nothing if there is a `duplicate`. Raises `ProducerStateError` if refused.
 
         Source: Kafka 2.4.0, 3.9.0 ``Log.analyzeAndValidateProducerState``, ``ProducerAppendInfo``.
         """
         return ProducerAppend(
-            *producer_entry.prepare(self._entries, headers, controls, self._rules, origin)
+            *producer_entry.prepare(
+                self._entries, headers, controls, self._rules, origin, transaction_version
+            )
         )
 
     def update(self, append: ProducerAppend) -> NDArray[np.void]:

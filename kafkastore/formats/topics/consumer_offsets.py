@@ -283,7 +283,7 @@ class OffsetAndMetadata(NamedTuple):
     | `metadata`         | set by the client, mostly empty                            |
     | `commit_timestamp` | ms since 1970, by the broker's clock or from an old client |
     | `expire_timestamp` | ms since 1970; -1: none, or any version but 1              |
-    | `topic_id`         | 22 characters of base64; None before 4.2, in transactions  |
+    | `topic_id`         | 22 characters of base64; None up to 4.2, in transactions   |
     """
 
     offset: int

@@ -8,7 +8,7 @@ import argparse
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +39,8 @@ BROKERS = {
     "2.4.0": Artifacts("2.13", _LOG4J),
     "3.9.1": Artifacts("2.13", ("org.slf4j:slf4j-reload4j:1.7.36",)),
     "4.1.1": Artifacts("2.13", _LOG4J2),
-    "4.3.1": Artifacts("2.13", _LOG4J2),
+    "4.2.2": Artifacts("2.13", _LOG4J2),
+    "4.3.1": Artifacts("2.13", (*_LOG4J2, "org.apache.kafka:kafka-tools:4.3.1")),
 }
 
 # Clients and tools for groups of every kind, fetched apart from the broker.
@@ -54,8 +55,12 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-# log4j 1.2 names these although it runs without them, and some are not published.
-_UNWANTED = ("com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms", "javax.mail:mail")
+# log4j 1.2 names the first four although it runs without them, and some are not published; the
+# tools that are used here need nothing of Kafka Connect.
+_UNWANTED = (
+    "com.sun.jdmk:jmxtools", "com.sun.jmx:jmxri", "javax.jms:jms", "javax.mail:mail",
+    "org.apache.kafka:connect-runtime",
+)
 
 
 def version_key(version: str) -> tuple[int, ...]:
@@ -69,12 +74,16 @@ def _coordinates(name: str) -> str:
     return "".join(f"<{tag}>{value}</{tag}>" for tag, value in tags)
 
 
-def _pom(version: str) -> str:
-    """Write the project whose runtime dependencies are the broker's jars."""
+def _artifacts(version: str) -> list[str]:
+    """List the artifacts that are named, each ``group:artifact:version``."""
     scala, more = BROKERS[version]
     kafka = (f"kafka_{scala}", "kafka-clients")
-    wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in kafka] + list(more)
-    return _project(wanted, _UNWANTED)
+    return [f"org.apache.kafka:{artifact}:{version}" for artifact in kafka] + list(more)
+
+
+def _named_jars(wanted: Iterable[str]) -> list[str]:
+    """List the file names of artifacts."""
+    return ["-".join(name.split(":")[1:]) + ".jar" for name in wanted]
 
 
 def _project(wanted: Iterable[str], unwanted: Iterable[str]) -> str:
@@ -102,7 +111,7 @@ def jars(version: str, work: Path = WORK) -> Path:
     subprocess.CalledProcessError
         If Maven cannot fetch them.
     """
-    return _fetched(work / "jars" / version, _pom(version))
+    return _fetched(work / "jars" / version, _artifacts(version), _UNWANTED)
 
 
 def group_jars(version: str, work: Path = WORK) -> Path:
@@ -111,17 +120,19 @@ def group_jars(version: str, work: Path = WORK) -> Path:
     Arguments and errors are as for `jars`.
     """
     wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in GROUP_TOOLS]
-    return _fetched(work / "jars" / f"{version}-groups", _project(wanted, ("*:*",)))
+    return _fetched(work / "jars" / f"{version}-groups", wanted, ("*:*",))
 
 
-def _fetched(directory: Path, project: str) -> Path:
-    """Return a directory of jars; if it is missing, let Maven copy a project's jars there."""
-    if directory.is_dir():
+def _fetched(directory: Path, wanted: Sequence[str], unwanted: Iterable[str]) -> Path:
+    """Return a directory of jars; if one is missing, let Maven copy all there."""
+    # Where fetched jars lack an artifact, it was added to the list later.
+    if all((directory / name).is_file() for name in _named_jars(wanted)):
         return directory
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parents[1], prefix="fetching-") as name:
+    work = directory.parents[1]
+    with tempfile.TemporaryDirectory(dir=work, prefix="fetching-") as name:
         fetching = Path(name)
-        (fetching / "pom.xml").write_text(project)
+        (fetching / "pom.xml").write_text(_project(wanted, unwanted))
         subprocess.run(
             [
                 *("mvn", "-q", "-B", "-f", str(fetching), "dependency:copy-dependencies"),
@@ -131,9 +142,14 @@ def _fetched(directory: Path, project: str) -> Path:
         )
         try:
             (fetching / "jars").rename(directory)
-        except OSError:  # another process was faster
+        except OSError:  # there are jars already, or another process was faster
             if not directory.is_dir():
                 raise
+            for jar in (fetching / "jars").iterdir():
+                if not (directory / jar.name).exists():
+                    jar.replace(directory / jar.name)
+            for archive in (work / "classes").glob(f"{directory.name}-*.jsa"):
+                archive.unlink(missing_ok=True)  # of other jars: Java would ignore it
     return directory
 
 

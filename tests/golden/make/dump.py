@@ -1,4 +1,4 @@
-"""The output of a version's ``kafka.tools.DumpLogSegments`` for a partition directory."""
+"""The output of a version's ``DumpLogSegments`` for a partition directory."""
 from __future__ import annotations
 
 import re
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from .brokers import WORK, class_path, version_key
-from .java import java_command
+from .java import BrokerFailure, java_command
 
 _DUMPED_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 _FIRST_WITH_TIME_INDEX = (0, 10, 1)
+_FIRST_IN_KAFKA_TOOLS = (4, 3)
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime", "NoTimestampType")
 # The tool's names, some of which changed with the versions, in the words of this project.
 _NAMES = {
@@ -100,7 +101,7 @@ def parse_dump(text: str) -> Dump:
     Parameters
     ----------
     text : str
-        Of any version from 0.8.2 to 4.1, without ``--deep-iteration``.
+        Of any version from 0.8.2 to 4.3, without ``--deep-iteration``.
     """
     dump = Dump()
     current: str | None = None
@@ -131,16 +132,25 @@ def parse_dump(text: str) -> Dump:
     return dump
 
 
+def dump_log_segments(version: str) -> str:
+    """Return the name of the tool's class in a version."""
+    package = "kafka" if version_key(version) < _FIRST_IN_KAFKA_TOOLS else "org.apache.kafka"
+    return f"{package}.tools.DumpLogSegments"
+
+
 def _run_tool(version: str, directory: Path, names: list[str], work: Path) -> Dump:
     """Run the tool once over some files of a directory."""
     files = ",".join(str(directory / name) for name in names)
     command = java_command(
-        class_path(version, work), "kafka.tools.DumpLogSegments", "--files", files, logs_as="client"
+        class_path(version, work), dump_log_segments(version), "--files", files, logs_as="client"
     )
     run = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300
     )
-    return parse_dump(run.stdout.decode(errors="replace").replace(f"{directory}/", ""))
+    dump = parse_dump(run.stdout.decode(errors="replace").replace(f"{directory}/", ""))
+    if not dump.batches and not dump.entries:  # it did not run
+        raise BrokerFailure(f"{' '.join(command)}: {run.stdout.decode(errors='replace')}")
+    return dump
 
 
 def dump_partition(version: str, partition: Path, work: Path = WORK) -> dict[str, Any]:

@@ -19,6 +19,7 @@ FAR_FUTURE = 4_102_444_800_000  # 2100-01-01
 LARGEST_INT64 = (1 << 63) - 1
 _DAY_MS = 86_400_000
 _SPECIAL_TIMESTAMPS = (-1, -2, -3, -4, -5)
+_FIRST_WITH_PENDING_UPLOAD = 11  # which is -6
 # The versions at which ListOffsets changed; the broker's highest is used too.
 _LIST_OFFSETS_VERSIONS = (1, 2, 4, 6, 7, 8, 9, 10)
 
@@ -173,6 +174,8 @@ class PartitionQuestions:
             for timestamp in _SPECIAL_TIMESTAMPS
         ]
         queries.append((-6, newest, 0))
+        if newest >= _FIRST_WITH_PENDING_UPLOAD:
+            queries += [(-6, newest - 1, 0), (-7, newest, 0)]
         if newest >= 2:
             queries.append((-1, newest, 1))
         return [self.list_offsets_row(*question) for question in queries]

@@ -1,8 +1,8 @@
 """The few Kafka requests that are sent over a raw socket, so that their version is known.
 
 ListOffsets v0 (the OffsetRequest that goes by mtimes) up to v11, Fetch v0 to v4 (high watermark,
-last stable offset), ApiVersions v0 and v3. Source: the protocol guide, and the schemas in
-``clients/src/main/resources/common/message`` of Kafka 4.1.1.
+last stable offset), WriteTxnMarkers v1 and v2, ApiVersions v0 and v3. Source: the protocol guide,
+and the schemas in ``clients/src/main/resources/common/message`` of Kafka 4.3.1.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-FETCH, LIST_OFFSETS, API_VERSIONS = 1, 2, 18
+FETCH, LIST_OFFSETS, API_VERSIONS, WRITE_TXN_MARKERS = 1, 2, 18, 27
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 # Unknown topic or partition, leader not available, not leader, offset not available.
 RETRIABLE_ERRORS = frozenset({3, 5, 6, 78})
@@ -291,6 +291,46 @@ class Wire:
         answer.enter_only_partition()
         error, high_watermark = answer.take("h"), answer.take("q")
         return Watermarks(error, high_watermark, answer.take("q") if version >= 4 else None)
+
+    def write_txn_marker(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        version: int,
+        transaction_version: int,
+    ) -> int:
+        """Commit a producer's transaction in one partition, as the coordinator does.
+
+        Parameters
+        ----------
+        topic, partition : str, int
+            Where the marker is written.
+        producer_id, producer_epoch : int
+            Of the marker.
+        version : int
+            Of the request, 1 or 2.
+        transaction_version : int
+            Sent from version 2 on.
+
+        Returns
+        -------
+        int
+            Kafka's error code, 0 for none.
+        """
+        request = _unsigned_varint(2) + struct.pack(">qh?", producer_id, producer_epoch, True)
+        request += _unsigned_varint(2) + _compact_string(topic)
+        request += _unsigned_varint(2) + struct.pack(">i", partition) + b"\0"
+        request += struct.pack(">i", 0)  # the coordinator's epoch
+        if version >= 2:
+            request += struct.pack(">b", transaction_version)
+        answer = self.call(WRITE_TXN_MARKERS, version, request + b"\0\0", flexible=True)
+        answer.unsigned_varint()
+        answer.skip(8)
+        answer.enter_only_partition(flexible=True)
+        return answer.take("h")
 
     def wait_for_leader(
         self, topic: str, partition: int, *, version: int, seconds: float = 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 import time
 
 from ..case_context import CaseContext
+from ..dump import dump_log_segments
 from ..server_properties import METADATA_WITH_LOGS
 from .registry import case
 
@@ -27,9 +28,10 @@ def kraft_metadata(context: CaseContext) -> None:
     metadata = context.cluster.logs / "__cluster_metadata-0"
     files = sorted(path for path in metadata.iterdir() if path.suffix in (".log", ".checkpoint"))
     printed = context.cluster.tool(
-        "kafka.tools.DumpLogSegments",
+        dump_log_segments(context.version),
         *("--cluster-metadata-decoder", "--skip-record-metadata"),
         *("--files", ",".join(str(path) for path in files)),
+        check=True,
     )
     text = printed.replace(f"{metadata}/", "")
     (context.out / "cluster-metadata.txt").write_text(text)
