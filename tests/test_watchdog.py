@@ -77,6 +77,7 @@ def test_a_test_that_makes_no_progress_is_ended_and_named(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+@pytest.mark.soak
 def test_tests_that_work_longer_are_not_ended(tmp_path):
     ran = run(tmp_path, WORKING)
     assert (ran.returncode, ran.stdout.count("2 passed")) == (0, 1)
@@ -89,6 +90,7 @@ def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
     assert "1 failed, 1 passed" in ran.stdout
 
 
+@pytest.mark.soak
 def test_all_other_tests_run_once_however_a_process_ends(tmp_path):
     for number in range(6):  # files of few tests come first
         (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")

@@ -52,7 +52,7 @@ class Replica(NamedTuple):
     role : ReplicaRole
         What the cluster's metadata says of it.
     log_start_offset, log_end_offset : int
-        The first offset, and the one after the last readable batch.
+        The first offset that is here, and the one after the last readable batch.
     leader_epochs : tuple of EpochStart
         Those of the batches: the epoch, and its first offset.
     skipped : tuple of SkippedBytes
@@ -152,7 +152,7 @@ def role_of(broker_id: int | None, partition: PartitionRegistration | None) -> R
 
 def read_replica(log: LogView, broker_id: int | None, role: ReplicaRole) -> Replica:
     """Read all batches of a replica, with their checksums, past corrupt bytes."""
-    start, skipped = log.log_start_offset, list[SkippedBytes]()
+    start, skipped = log.local_log_start_offset, list[SkippedBytes]()
     epochs, end = LeaderEpochs(), max(start, log.segments[-1].base_offset if log.segments else 0)
     scan = RangeScan(log, start, LARGEST_OFFSET, CorruptionHandler("skip", skipped))
     for run in scan.runs(verify_crc=True):

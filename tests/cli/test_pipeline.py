@@ -216,6 +216,7 @@ def test_an_undo_directory_of_copies_is_refused(
     assert calls == []
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 def test_the_pipeline_of_the_readme_completes_and_its_suggestions_work(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,7 @@ NOT_IN_THE_REGISTRY = {
     "message_codec": "fields, by internal_topics and list_offsets",
     "message_table": "fields, by internal_topics and list_offsets",
     "record_tables": "keys, values and frames, by internal_topics",
+    "murmur2": "any bytes are right",
     "unknown_numbers": "numbers",
     "recompression": "reads by record_batch, writes by record_builder",
     "record_rows": "columns, by record_builder",

@@ -412,6 +412,7 @@ def interrupted(plan, undo_dir, *, runner):
     return apply(plan, undo_dir, runner=first)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("meanwhile", ["nothing", "a run that does not resume", "other options"])
 def test_an_interrupted_migration_in_place_is_finished_by_the_next(
     spark, sources, tmp_path, monkeypatch, meanwhile
@@ -507,6 +508,7 @@ def test_wrong_places_are_refused_before_anything_is_done(spark, sources, tmp_pa
     ]
 
 
+@pytest.mark.soak
 def test_files_added_to_an_output_during_a_rerun_are_not_lost(
     spark, sources, earlier, tmp_path, monkeypatch
 ):

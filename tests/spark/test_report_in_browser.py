@@ -13,6 +13,8 @@ from PIL import Image, ImageStat
 
 from kafkastore.spark.pipeline.report import render
 
+pytestmark = pytest.mark.soak
+
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 #: The least contrast and size of readable text.
 LEAST_CONTRAST = 4.5

