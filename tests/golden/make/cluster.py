@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from .brokers import REFERENCE, WORK, class_path, version_key
@@ -24,12 +25,13 @@ STARTED = r"started \(kafka\.server\.Kafka(Raft)?Server(Startable)?\)"
 _STILL_REGISTERED = "NodeExists|already registered|already exists"
 
 
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that no process listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(count: int) -> list[int]:
+    """Return different ports of 127.0.0.1 that no process listens on now."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def _start_zookeeper(
@@ -138,7 +140,7 @@ class Cluster:
     def _known_ports(self) -> Ports:
         """Return the ports, chosen at the first start and kept from then on."""
         if self.ports is None:
-            self.ports = Ports(free_port(), free_port())
+            self.ports = Ports(*free_ports(2))
         return self.ports
 
     def recorded_settings(self) -> dict[str, str]:
@@ -148,7 +150,7 @@ class Cluster:
     def start_zookeeper(self) -> None:
         """Start ZooKeeper."""
         ports = self._known_ports()
-        port = free_port()
+        (port,) = free_ports(1)
         self.ports = Ports(ports.broker, ports.controller, port)
         archive = self._archives["zookeeper"]
         self.zookeeper = _start_zookeeper(self.root, port, self.work, archive)
@@ -260,14 +262,18 @@ class Cluster:
             logs_as="client",
             options=archive.options,
         )
-        run = subprocess.run(
-            command,
-            check=check,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=120,
-            cwd=self.root,
-        )
+        try:
+            run = subprocess.run(
+                command,
+                check=check,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=120,
+                cwd=self.root,
+            )
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.output.decode(errors="replace"))
+            raise
         archive.keep()
         return run.stdout.decode(errors="replace")
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from .brokers import WORK, class_path
-from .cluster import CLUSTER_ID, STARTED, free_port
+from .cluster import CLUSTER_ID, STARTED, free_ports
 from .java import BROKER_FAILURES, BrokerFailure, ClassArchive, LoggedProcess, java_command
 from .java_client import JavaClient
 from .server_properties import METADATA_WITH_LOGS, Ports, ServerProperties, Settings
@@ -59,7 +59,7 @@ class Node:
 
     def __init__(self, version: str, root: Path, plan: NodePlan, work: Path) -> None:
         self.version, self.root, self.plan, self.work = version, root, plan, work
-        self.ports = Ports(free_port(), free_port())
+        self.ports = Ports(*free_ports(2))
         self.logs = root / f"logs-{plan.node_id}"
         self.starts = 0
         self.process: LoggedProcess | None = None
