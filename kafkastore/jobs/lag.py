@@ -15,9 +15,39 @@ from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import open_as_store
 from kafkastore.use_cases.lag import PartitionLag, lag_of
+from kafkastore.use_cases.share_lag import SharePartitionLag
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: The numbers of a lag, in the table of every kind of group.
+LAG_COLUMNS = (
+    "log_start_offset", "log_end_offset", "lag_offsets", "lag_records", "lag_ms", "lost_offsets"
+)
+#: Those of its unread records.
+UNREAD_COLUMNS = (
+    "untimed_records", "first_unread_offset", "first_unread_timestamp", "newest_unread_timestamp",
+    "now",
+)
+
+
+def measured_row(found: PartitionLag | SharePartitionLag) -> Row:
+    """Return `LAG_COLUMNS`, `UNREAD_COLUMNS` and the skipped bytes of a lag."""
+    unread = found.unread
+    return {
+        "log_start_offset": found.log_start_offset,
+        "log_end_offset": found.log_end_offset,
+        "lag_offsets": found.offsets,
+        "lag_records": found.records,
+        "lag_ms": found.lag_ms,
+        "lost_offsets": found.lost_offsets,
+        "untimed_records": None if unread is None else unread.untimed_records,
+        "first_unread_offset": None if unread is None else unread.first_offset,
+        "first_unread_timestamp": None if unread is None else unread.first_timestamp,
+        "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
+        "now": found.now,
+        "skipped": skipped_rows(found.skipped),
+    }
 
 
 @dataclass(frozen=True)
@@ -44,17 +74,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
             ("metadata", text),
             ("commit_timestamp", number),
             ("place", text),
-            ("log_start_offset", number),
-            ("log_end_offset", number),
-            ("lag_offsets", number),
-            ("lag_records", number),
-            ("lag_ms", number),
-            ("lost_offsets", number),
-            ("untimed_records", number),
-            ("first_unread_offset", number),
-            ("first_unread_timestamp", number),
-            ("newest_unread_timestamp", number),
-            ("now", number),
+            *((name, number) for name in (*LAG_COLUMNS, *UNREAD_COLUMNS)),
             skipped_column(),
         ]
 
@@ -71,7 +91,6 @@ class LagJob(Job[GroupPosition, PartitionLag]):
 
     def rows(self, result: PartitionLag) -> Iterator[Row]:
         """Yield the row of a group and partition."""
-        unread = result.unread
         yield {
             "group": result.group,
             **result.topic_partition._asdict(),
@@ -80,18 +99,7 @@ class LagJob(Job[GroupPosition, PartitionLag]):
             "metadata": result.committed.metadata,
             "commit_timestamp": none_if_negative(result.committed.commit_timestamp),
             "place": result.place.value,
-            "log_start_offset": result.log_start_offset,
-            "log_end_offset": result.log_end_offset,
-            "lag_offsets": result.offsets,
-            "lag_records": result.records,
-            "lag_ms": result.lag_ms,
-            "lost_offsets": result.lost_offsets,
-            "untimed_records": None if unread is None else unread.untimed_records,
-            "first_unread_offset": None if unread is None else unread.first_offset,
-            "first_unread_timestamp": None if unread is None else unread.first_timestamp,
-            "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
-            "now": result.now,
-            "skipped": skipped_rows(result.skipped),
+            **measured_row(result),
         }
 
     def place(self, item: GroupPosition) -> Row:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkastore.arguments import check_collection
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.job import Job, JobResults, Row, columns_of, skipped_column, skipped_rows
+from kafkastore.jobs.job import Job, JobResults, Row, columns_of, skipped_column
+from kafkastore.jobs.lag import LAG_COLUMNS, UNREAD_COLUMNS, measured_row
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.log.partition_files import read_topic_id
@@ -68,20 +69,11 @@ class ShareLagJob(Job[SharePosition, SharePartitionLag]):
             ("topic_id", text),
             ("start_offset", number),
             ("leader_epoch", pa.int32()),
-            ("log_start_offset", number),
-            ("log_end_offset", number),
-            ("lag_offsets", number),
-            ("lag_records", number),
-            ("lag_ms", number),
-            ("lost_offsets", number),
+            *((name, number) for name in LAG_COLUMNS),
             ("acknowledged_offsets", number),
             ("archived_offsets", number),
             ("released_offsets", number),
-            ("untimed_records", number),
-            ("first_unread_offset", number),
-            ("first_unread_timestamp", number),
-            ("newest_unread_timestamp", number),
-            ("now", number),
+            *((name, number) for name in UNREAD_COLUMNS),
             skipped_column(),
         ]
 
@@ -100,27 +92,16 @@ class ShareLagJob(Job[SharePosition, SharePartitionLag]):
 
     def rows(self, result: SharePartitionLag) -> Iterator[Row]:
         """Yield the row of a group and partition."""
-        state, unread = result.state, result.unread
+        state = result.state
         yield {
             "group": result.group,
             "topic_id": result.topic_id,
             "start_offset": state.start_offset,
             "leader_epoch": state.leader_epoch,
-            "log_start_offset": result.log_start_offset,
-            "log_end_offset": result.log_end_offset,
-            "lag_offsets": result.offsets,
-            "lag_records": result.records,
-            "lag_ms": result.lag_ms,
-            "lost_offsets": result.lost_offsets,
             "acknowledged_offsets": result.acknowledged,
             "archived_offsets": result.archived,
             "released_offsets": result.released,
-            "untimed_records": None if unread is None else unread.untimed_records,
-            "first_unread_offset": None if unread is None else unread.first_offset,
-            "first_unread_timestamp": None if unread is None else unread.first_timestamp,
-            "newest_unread_timestamp": None if unread is None else unread.newest_timestamp,
-            "now": result.now,
-            "skipped": skipped_rows(result.skipped),
+            **measured_row(result),
         }
 
     def place(self, item: SharePosition) -> Row:

@@ -7,6 +7,7 @@ time begins at the first actual record.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +67,18 @@ class Unread(NamedTuple):
         until = self.newest_timestamp if now is None else now
         since = self.first_timestamp
         return None if since is None or until is None else until - since
+
+
+class UnreadRange(NamedTuple):
+    """What a group has not read of a log, up to its end or the last stable offset.
+
+    `unread` is None if the group has no offset, or if not all of its records can be read here.
+    """
+
+    log_end_offset: int
+    end_offset: int
+    unread: Unread | None
+    skipped: tuple[SkippedBytes, ...]
 
 
 class PartitionLag(NamedTuple):
@@ -169,28 +182,17 @@ def _lag_of(
     isolation: Isolation,
     on_corrupt: OnCorrupt,
 ) -> PartitionLag:
-    skipped: list[SkippedBytes] = []
-    damage = CorruptionHandler(on_corrupt, skipped)
-    log_end_offset = end = log.end_before(damage)
-    start = max(committed.offset, log.log_start_offset)
-    aborted = None
-    if reads_committed(isolation):
-        end, aborted, _ = find_committed(log, start, end, damage=damage)
-    unread = find_unread(log, start, end, aborted, damage)
-    has_stopped = on_corrupt == "stop" and any(
-        each.start_offset < log_end_offset for each in skipped
-    )
-    is_whole = start >= log.local_log_start_offset and not has_stopped
+    found = find_unread_from(log, committed.offset, isolation, on_corrupt)
     return PartitionLag(
         group,
         log.topic_partition,
         committed,
-        place_of_offset(log, committed.offset, log_end_offset),
+        place_of_offset(log, committed.offset, found.log_end_offset),
         log.log_start_offset,
-        end,
-        unread if is_whole else None,
+        found.end_offset,
+        found.unread,
         now,
-        tuple(skipped),
+        found.skipped,
     )
 
 
@@ -256,3 +258,28 @@ def find_unread(
         timestamp if timestamp >= 0 else None,
         newest if newest >= 0 else None,
     )
+
+
+def find_unread_from(
+    log: PartitionLog,
+    offset: int | None,
+    isolation: Isolation,
+    on_corrupt: OnCorrupt,
+    find: Callable[..., Unread] = find_unread,
+) -> UnreadRange:
+    """Find the unread records from an offset on, by `find_unread` or its like."""
+    skipped: list[SkippedBytes] = []
+    damage = CorruptionHandler(on_corrupt, skipped)
+    log_end_offset = end = log.end_before(damage)
+    unread = None
+    if offset is not None:
+        start, aborted = max(offset, log.log_start_offset), None
+        if reads_committed(isolation):
+            end, aborted, _ = find_committed(log, start, end, damage=damage)
+        unread = find(log, start, end, aborted, damage)
+        has_stopped = on_corrupt == "stop" and any(
+            each.start_offset < log_end_offset for each in skipped
+        )
+        if has_stopped or start < log.local_log_start_offset:
+            unread = None
+    return UnreadRange(log_end_offset, end, unread, tuple(skipped))

@@ -5,6 +5,7 @@ Source: Kafka 4.3.1 ``GroupCoordinatorService.computeShareGroupLagAndBuildRespon
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,9 +14,9 @@ from numpy.typing import NDArray
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
-from kafkastore.log.isolation import Isolation, find_committed, reads_committed
+from kafkastore.log.isolation import Isolation
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.use_cases.lag import Unread, find_unread
+from kafkastore.use_cases.lag import Unread, find_unread, find_unread_from
 from kafkastore.use_cases.record_times import new_columns, runs_between, times_of
 from kafkastore.use_cases.share_states import (
     COMPLETE,
@@ -45,8 +46,8 @@ class SharePartitionLag(NamedTuple):
         offset. None if the partition is not in the store.
     unread : Unread or None
         The records at or after the start offset that are not complete; None if the group has not
-        read the partition yet, if the partition is not in the store, or if reading stopped at
-        corrupt bytes before the end.
+        read the partition yet, if the partition is not in the store, if some are in remote storage,
+        or if reading stopped at corrupt bytes before the end.
     now : int or None
         End of the lag in time, ms since 1970; None: the newest unread record.
     skipped : tuple of SkippedBytes
@@ -148,18 +149,8 @@ def _lag_of(
     isolation: Isolation,
     on_corrupt: OnCorrupt,
 ) -> SharePartitionLag:
-    skipped: list[SkippedBytes] = []
-    damage = CorruptionHandler(on_corrupt, skipped)
-    log_end_offset = end = log.end_before(damage)
-    unread = None
-    if state.start_offset is not None:
-        start = max(state.start_offset, log.log_start_offset)
-        aborted = None
-        if reads_committed(isolation):
-            end, aborted, _ = find_committed(log, start, end, damage=damage)
-        unread = _unread(log, start, end, state, aborted, damage)
-    has_stopped = on_corrupt == "stop" and any(
-        each.start_offset < log_end_offset for each in skipped
+    found = find_unread_from(
+        log, state.start_offset, isolation, on_corrupt, partial(_unread, state)
     )
     return SharePartitionLag(
         key.group,
@@ -168,18 +159,18 @@ def _lag_of(
         log.topic_partition,
         state,
         log.log_start_offset,
-        end,
-        None if has_stopped else unread,
+        found.end_offset,
+        found.unread,
         now,
-        tuple(skipped),
+        found.skipped,
     )
 
 
 def _unread(
+    state: SharePartitionState,
     log: PartitionLog,
     start: int,
     end: int,
-    state: SharePartitionState,
     aborted: AbortedBatches | None,
     damage: CorruptionHandler,
 ) -> Unread:

@@ -80,7 +80,7 @@ class SharePartitionState(NamedTuple):
         4.2.
     batches : tuple of StateBatch
         Offsets at or after the start that were delivered and released, or that are complete. All
-        others are available, or acquired by a member, which nobody writes down.
+        others are available, or acquired by a member, of which no record is written.
     """
 
     start_offset: int | None

@@ -7,6 +7,8 @@ import kafkastore
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.use_cases.failover import FailoverError, failover_of
 from kafkastore.use_cases.lag import OffsetPlace
+from kafkastore.use_cases.share_lag import share_lag_of
+from kafkastore.use_cases.share_states import SharePartition, SharePartitionState
 
 KEY = OffsetCommitKey("group", "tail", 0)
 
@@ -30,6 +32,14 @@ def test_records_in_remote_storage_are_not_counted_and_not_lost(tiered):
 def test_records_here_are_counted(tiered):
     found = lag(tiered, 38)
     assert (found.records, found.lag_ms) == (2, 1000)
+
+
+@pytest.mark.parametrize(("start_offset", "records"), [(3, None), (38, 2)])
+def test_share_groups_count_what_is_here(tiered, start_offset, records):
+    log = kafkastore.open(tiered.logs)["tail", 0]
+    state = SharePartitionState(start_offset, 0, 0, None, ())
+    found = share_lag_of(log, SharePartition("group", "id", 0), state)
+    assert (found.offsets, found.lost_offsets, found.records) == (40 - start_offset, 0, records)
 
 
 def test_a_group_whose_next_record_is_in_remote_storage_has_no_failover(tiered):

@@ -10,7 +10,7 @@ from kafkastore.cli.options.durations import format_duration
 from kafkastore.cli.options.positions import position_options, read_positions
 from kafkastore.cli.options.selection import NotInStoreError
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
-from kafkastore.cli.output.share_lags import print_share_lags
+from kafkastore.cli.output.share_lags import format_unread, print_share_lags
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import CorruptionError
@@ -170,11 +170,9 @@ def _print(call: StoreCall, found: Sequence[PartitionLag]) -> None:
         prose="note",
     )
     groups = len({each.group for each in found})
-    known = [each.records for each in found if each.records is not None]
-    unknown = f", unknown for {len(found) - len(known):,}" if len(known) < len(found) else ""
     print(
         f"{format_count(groups, 'group')}, {format_count(len(found), 'committed offset')}: "
-        f"{format_count(sum(known), 'unread record')}{unknown}"
+        f"{format_unread(found)}"
     )
 
 

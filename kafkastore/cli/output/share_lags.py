@@ -9,6 +9,7 @@ from kafkastore.cli.output.tables import format_count, format_value, print_table
 
 if TYPE_CHECKING:
     from kafkastore.cli.store_command import StoreCall
+    from kafkastore.use_cases.lag import PartitionLag
     from kafkastore.use_cases.share_lag import SharePartitionLag
 
 
@@ -42,12 +43,17 @@ def print_share_lags(
         prose="note",
     )
     groups = len({each.group for each in found})
-    known = [each.records for each in found if each.records is not None]
-    unknown = f", unknown for {len(found) - len(known):,}" if len(known) < len(found) else ""
     print(
         f"{format_count(groups, 'share group')}, {format_count(len(found), 'partition')}: "
-        f"{format_count(sum(known), 'unread record')}{unknown}"
+        f"{format_unread(found)}"
     )
+
+
+def format_unread(found: Sequence[PartitionLag] | Sequence[SharePartitionLag]) -> str:
+    """Return the number of all unread records, and for how many lags it is unknown."""
+    known = [each.records for each in found if each.records is not None]
+    unknown = f", unknown for {len(found) - len(known):,}" if len(known) < len(found) else ""
+    return f"{format_count(sum(known), 'unread record')}{unknown}"
 
 
 def _note(found: SharePartitionLag) -> str:
