@@ -23,6 +23,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.records.batch_sequence",
     "kafkastore.formats.indexes.segment_growth",
     "kafkastore.formats.indexes.index_format",
+    "kafkastore.metadata.topics",
     "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
     "kafkastore.segment.segment_summary",

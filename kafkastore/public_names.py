@@ -65,7 +65,7 @@ from kafkastore.lookup.differences import DifferenceKind
 from kafkastore.lookup.explanation import Explanation
 from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
 from kafkastore.metadata.new_snapshot import new_snapshot
-from kafkastore.metadata.state import ReplayError
+from kafkastore.metadata.replay_error import ReplayError
 from kafkastore.recovery.log_recovery import RecoveredLog, recover_log
 from kafkastore.segment.index_file import OffsetIndex, TimeIndex
 from kafkastore.segment.log_segment import LogSegment

@@ -26,8 +26,8 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.log.log_dir import LogDir
 from kafkastore.metadata.cluster import Cluster
-from kafkastore.metadata.registrations import PartitionRegistration
 from kafkastore.metadata.strays import Assignments, StrayReason, broker_of
+from kafkastore.metadata.topics import PartitionRegistration
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.writing.topic_settings import TopicSetting, TopicSettings, settings_of

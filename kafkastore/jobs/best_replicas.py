@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.metadata.cluster import Cluster
-from kafkastore.metadata.registrations import PartitionRegistration
+from kafkastore.metadata.topics import PartitionRegistration
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition

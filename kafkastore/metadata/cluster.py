@@ -16,8 +16,9 @@ from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.metadata_log import MetadataRecord, read_log, read_snapshot
 from kafkastore.metadata.quorum import Quorum, read_quorum
+from kafkastore.metadata.replay_error import ReplayError
 from kafkastore.metadata.snapshots import Snapshot, list_snapshots, timestamp_in
-from kafkastore.metadata.state import ClusterState, ReplayError
+from kafkastore.metadata.state import PARTITION_CHANGE, ClusterState
 
 _BEGIN, _END, _ABORT = _OF_TRANSACTIONS = 23, 24, 25
 NO_TIMESTAMP = -1
@@ -114,6 +115,10 @@ class Cluster(ClusterState):
         """Its id, and as of which offset it is known."""
         return f"cluster {self.cluster_id or 'of unknown id'} as of offset {self.end_offset}"
 
+    def move_to(self, offset: int, timestamp: int, epoch: int) -> None:
+        """Count a record of the log as read."""
+        self.end_offset, self.timestamp, self.epoch = offset + 1, timestamp, epoch
+
     def replay_record(self, record: MetadataRecord) -> None:
         """Change the state by a record; an unknown one is counted."""
         offset, _, _, number, version, fields = record
@@ -130,7 +135,7 @@ class Cluster(ClusterState):
 def read_cluster(log: LogView, as_of: AsOf = END) -> Cluster:
     """Replay the newest snapshot before a moment, and the log from there to it."""
     cluster = replay_snapshot_before(log, as_of)
-    for _ in replay_log(cluster, log, as_of):
+    for _ in replay_log(cluster, log, as_of, is_watched=False):
         pass
     is_timed = as_of.timestamp != INT64_MAX
     end = as_of.offset if is_timed else cluster.end_offset
@@ -191,41 +196,50 @@ def _replay_snapshot(cluster: Cluster, snapshot: Snapshot) -> None:
     cluster.timestamp = timestamp_in(controls)
     for control in controls:
         cluster.quorum.apply(control)
-    for record in read_snapshot(snapshot.path):
-        cluster.replay_record(record)
+    for run in read_snapshot(snapshot.path):
+        while (record := run.read()) is not None:
+            cluster.replay_record(record)
 
 
-def replay_log(cluster: Cluster, log: LogView, as_of: AsOf) -> Iterator[MetadataRecord]:
+def replay_log(
+    cluster: Cluster, log: LogView, as_of: AsOf, *, is_watched: bool = True
+) -> Iterator[MetadataRecord]:
     """Replay the log from the cluster's end offset to a moment.
 
-    Yields each record before it counts; those of a transaction count at its end.
+    Yields each record before it counts; those of a transaction count at its end. Most change a
+    partition, and are not yielded if nobody watches: it takes twice the time.
     Source: Kafka 4.3.1 ``MetadataBatchLoader``.
     """
     start = cluster.end_offset
     pending: list[MetadataRecord] | None = None
-    for record in read_log(log, start, as_of.offset):
-        offset, timestamp, epoch, number, _, _ = record
-        if timestamp > as_of.timestamp:
-            return
-        cluster.end_offset, cluster.epoch, cluster.timestamp = offset + 1, epoch, timestamp
-        if number not in _OF_TRANSACTIONS:
-            if pending is None:
-                yield record
-                cluster.replay_record(record)
+    for run in read_log(log, start, as_of.offset, as_of.timestamp):
+        while True:
+            can_apply = pending is None and not is_watched
+            if can_apply and run.apply(PARTITION_CHANGE, cluster.change_partition):
+                cluster.move_to(*run.place)
+            record = run.read()
+            if record is None:
+                break
+            cluster.move_to(*run.place)
+            number = record.number
+            if number not in _OF_TRANSACTIONS:
+                if pending is None:
+                    yield record
+                    cluster.replay_record(record)
+                else:
+                    pending.append(record)
+            elif number == _BEGIN:
+                if pending is not None:
+                    raise _misplaced(record, "a transaction is open")
+                pending, cluster.open_transaction = [], record.offset
             else:
-                pending.append(record)
-        elif number == _BEGIN:
-            if pending is not None:
-                raise _misplaced(record, "a transaction is open")
-            pending, cluster.open_transaction = [], offset
-        else:
-            if pending is None:
-                raise _misplaced(record, "no transaction is open")
-            if number == _END:
-                for each in pending:
-                    yield each
-                    cluster.replay_record(each)
-            pending = cluster.open_transaction = None
+                if pending is None:
+                    raise _misplaced(record, "no transaction is open")
+                if number == _END:
+                    for each in pending:
+                        yield each
+                        cluster.replay_record(each)
+                pending = cluster.open_transaction = None
     if as_of.timestamp != INT64_MAX:
         return
     if cluster.end_offset < as_of.offset and log.segments:  # control records may follow

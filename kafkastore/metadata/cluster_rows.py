@@ -18,13 +18,12 @@ from kafkastore.metadata.registrations import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
-    PartitionRegistration,
     ResourceType,
     ScramMechanism,
     SecurityProtocol,
-    Topic,
 )
 from kafkastore.metadata.state import Fields
+from kafkastore.metadata.topics import PartitionRegistration, Topic
 
 Row = dict[str, Any]
 

@@ -8,9 +8,9 @@ Source: Kafka 4.3.1 ``RecordsSnapshotReader``, ``MetadataLoader``, ``MetadataBat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from kafkastore.formats.state.transactions import is_control
 from kafkastore.formats.topics.cluster_metadata import RECORDS
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
+from kafkastore.metadata.replay_error import ReplayError
 from kafkastore.segment.log_file import LogFile
 
 _COLUMNS = ("value", "offset", "timestamp", "leader_epoch")
@@ -55,7 +56,59 @@ class MetadataRecord(NamedTuple):
     fields: Values | bytes
 
 
-def read_snapshot(path: Path) -> Iterator[MetadataRecord]:
+class MetadataRun:
+    """Records of the metadata that were decoded together, up to a time.
+
+    `is_cut` tells that a record after that time follows.
+    """
+
+    def __init__(
+        self, rows: int, taken: dict[str, Any], path: Path, end_timestamp: int = INT64_MAX
+    ) -> None:
+        _, _, places, content = taken["value"]
+        timestamps = np.frombuffer(taken["timestamp"][2], np.int64, rows) // 1000
+        is_late = timestamps > end_timestamp
+        self.is_cut = bool(is_late.any())
+        if self.is_cut:
+            rows = int(is_late.argmax())
+        self._offsets = np.frombuffer(taken["offset"], np.int64, rows).tolist()
+        self._timestamps = timestamps.tolist()
+        self._epochs = np.frombuffer(taken["leader_epoch"], np.int32, rows).tolist()
+        self._frames = Frames(RECORDS.codec, content, np.frombuffer(places, np.int32, rows + 1))
+        self._path = path
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The offset, the timestamp and the epoch of the record that was read last."""
+        index = self._frames.index
+        return self._offsets[index], self._timestamps[index], self._epochs[index]
+
+    def read(self) -> MetadataRecord | None:
+        """Read the next record; None after the last."""
+        try:
+            found = next(self._frames, None)
+        except CorruptionError as error:
+            raise self._located(error) from error
+        return None if found is None else MetadataRecord(*self.place, *found)
+
+    def apply(self, number: int, function: Callable[[Values], None]) -> bool:
+        """Give the fields of the next records of a number to a function; tell if any is."""
+        try:
+            return self._frames.apply(number, function) > 0
+        except CorruptionError as error:
+            raise self._located(error) from error
+        except ReplayError as error:
+            error.offset, _, _ = self.place
+            raise
+
+    def _located(self, error: CorruptionError) -> CorruptBatchError:
+        offset, _, _ = self.place
+        return CorruptBatchError(
+            f"the metadata record at offset {offset}: {error}", path=self._path
+        )
+
+
+def read_snapshot(path: Path) -> Iterator[MetadataRun]:
     """Read the records of a snapshot; their offsets count from 0."""
     columns = RecordColumns(_COLUMNS)
     with LogFile(path) as file:
@@ -69,15 +122,22 @@ def read_snapshot(path: Path) -> Iterator[MetadataRecord]:
                     )
                 except CorruptionError as error:
                     raise error.located(path) from error
-                yield from _parsed(columns, path)
+                rows, taken = columns.take()
+                if rows:
+                    yield MetadataRun(rows, taken, path)
 
 
-def read_log(log: LogView, start_offset: int, end_offset: int) -> Iterator[MetadataRecord]:
-    """Read the records of the log between two offsets."""
+def read_log(
+    log: LogView, start_offset: int, end_offset: int, end_timestamp: int
+) -> Iterator[MetadataRun]:
+    """Read the records of the log between two offsets, up to a time."""
     columns = RecordColumns(_COLUMNS, start_offset=start_offset, end_offset=end_offset)
     for scanned in RangeScan(log, start_offset, end_offset).runs(verify_crc=True):
-        for _ in scanned.decode(columns):
-            yield from _parsed(columns, scanned.segment.log_path)
+        for rows, taken in scanned.decoded(columns):
+            run = MetadataRun(rows, taken, scanned.segment.log_path, end_timestamp)
+            yield run
+            if run.is_cut:
+                return
 
 
 def read_controls(file: LogFile, end_offset: int = INT64_MAX) -> Iterator[ControlValue]:
@@ -97,23 +157,3 @@ def read_controls(file: LogFile, end_offset: int = INT64_MAX) -> Iterator[Contro
                         )
             except CorruptionError as error:
                 raise error.located(file.path) from error
-
-
-def _parsed(columns: RecordColumns, path: Path) -> Iterator[MetadataRecord]:
-    """Take the decoded rows and parse their values."""
-    rows, taken = columns.take()
-    if not rows:
-        return
-    _, _, places, content = taken["value"]
-    frames = Frames(RECORDS.codec, content, np.frombuffer(places, np.int32, rows + 1))
-    offsets = np.frombuffer(taken["offset"], np.int64, rows).tolist()
-    timestamps = (np.frombuffer(taken["timestamp"][2], np.int64, rows) // 1000).tolist()
-    epochs = np.frombuffer(taken["leader_epoch"], np.int32, rows).tolist()
-    try:
-        for offset, timestamp, epoch, (number, version, fields) in zip(
-            offsets, timestamps, epochs, frames, strict=True
-        ):
-            yield MetadataRecord(offset, timestamp, epoch, number, version, fields)
-    except CorruptionError as error:
-        reason = f"the metadata record at offset {offsets[frames.index]}: {error}"
-        raise CorruptBatchError(reason, path=path) from error

@@ -11,7 +11,8 @@ from kafkastore.formats.topics.cluster_metadata import is_secret_config
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.cluster import Cluster, MetadataSource
 from kafkastore.metadata.cluster_rows import Row
-from kafkastore.metadata.registrations import ResourceType, Topic
+from kafkastore.metadata.registrations import ResourceType
+from kafkastore.metadata.topics import Topic
 
 _HEAD = """#!/bin/sh
 # Makes the topics and configurations of {what} in another cluster.

@@ -1,17 +1,14 @@
-"""What a cluster's metadata has: brokers, controllers, topics and partitions.
+"""What a cluster's metadata has: brokers and controllers.
 
-Source: Kafka 4.3.1 ``BrokerRegistration``, ``ControllerRegistration``, ``PartitionRegistration``,
-``ConfigResource.Type``, ``SecurityProtocol``, ``ScramMechanism``.
+Source: Kafka 4.3.1 ``BrokerRegistration``, ``ControllerRegistration``, ``ConfigResource.Type``,
+``SecurityProtocol``, ``ScramMechanism``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
-
-NO_LEADER = -1
 
 
 class ResourceType(IntEnum):
@@ -77,34 +74,3 @@ class ControllerRegistration(NamedTuple):
     endpoints: tuple[Endpoint, ...]
     features: Mapping[str, tuple[int, int]]
     is_zk_migration_ready: bool
-
-
-@dataclass(slots=True)
-class PartitionRegistration:
-    """The replicas of a partition, by broker id, and their state.
-
-    `directories` has the log directory of each replica; None: unknown (before 3.7). `leader` is -1
-    if there is none. `elr` and `last_known_elr` are the eligible leader replicas (KIP-966).
-    """
-
-    replicas: tuple[int, ...]
-    directories: tuple[str | None, ...]
-    isr: tuple[int, ...]
-    removing_replicas: tuple[int, ...]
-    adding_replicas: tuple[int, ...]
-    leader: int
-    leader_recovery_state: int
-    leader_epoch: int
-    partition_epoch: int
-    elr: tuple[int, ...]
-    last_known_elr: tuple[int, ...]
-
-
-class Topic:
-    """A topic: its name, its id, and its partitions by number."""
-
-    __slots__ = ("name", "partitions", "topic_id")
-
-    def __init__(self, name: str, topic_id: str | None) -> None:
-        self.name, self.topic_id = name, topic_id
-        self.partitions: dict[int, PartitionRegistration] = {}

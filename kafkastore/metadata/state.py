@@ -11,53 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
-from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.topics import cluster_metadata
 from kafkastore.metadata.registrations import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
-    PartitionRegistration,
     ResourceType,
     SecurityProtocol,
-    Topic,
 )
+from kafkastore.metadata.replay_error import ReplayError
+from kafkastore.metadata.topics import Topic, change_partition, create_partition
 
 Fields = dict[str, Any]
 
-_NO_LEADER_CHANGE = -2
-_NO_CHANGE = -1
+PARTITION_CHANGE = 5
 _KRAFT_VERSION = "kraft.version"
 # The numbers that brokers know; a record with another is a fault to them.
-_FENCING, _CONTROLLED_SHUTDOWN = range(-1, 2), range(2)
-_RECOVERY, _ZK_MIGRATION = range(2), range(5)
+_FENCING, _CONTROLLED_SHUTDOWN, _ZK_MIGRATION = range(-1, 2), range(2), range(5)
 _SECURITY_PROTOCOLS = frozenset(SecurityProtocol)
-
-
-class ReplayError(KafkaStoreError):
-    """A metadata record that does not fit the state before it.
-
-    Parameters
-    ----------
-    record : str
-        Kafka's name of the record.
-    problem : str
-        What does not fit.
-
-    Attributes
-    ----------
-    offset : int or None
-        The record's offset in the metadata log, or its index in a snapshot.
-    """
-
-    def __init__(self, record: str, problem: str) -> None:
-        super().__init__(record, problem)
-        self.record, self.problem = record, problem
-        self.offset: int | None = None
-
-    def __str__(self) -> str:
-        where = "" if self.offset is None else f" at offset {self.offset} of the metadata"
-        return f"{self.record}{where}: {self.problem}"
 
 
 class ClusterState:
@@ -68,6 +39,7 @@ class ClusterState:
         self.controllers: dict[int, ControllerRegistration] = {}
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[str, Topic] = {}
+        self._shared_ids: dict[tuple[object, ...], tuple[object, ...]] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.client_quotas: dict[frozenset[tuple[str, str | None]], dict[str, float]] = {}
@@ -172,33 +144,11 @@ class ClusterState:
         return topic
 
     def _create_partition(self, record: Fields) -> None:
-        replicas = record["replicas"]
-        partitions = self._topic("PartitionRecord", record).partitions
-        _check("PartitionRecord", record, "leader_recovery_state", _RECOVERY)
-        _check_directories("PartitionRecord", record["directories"], replicas)
-        partitions[record["partition_id"]] = PartitionRegistration(
-            replicas,
-            _known_directories("PartitionRecord", record["directories"], replicas),
-            record["isr"],
-            record["removing_replicas"],
-            record["adding_replicas"],
-            record["leader"],
-            record["leader_recovery_state"],
-            record["leader_epoch"],
-            record["partition_epoch"],
-            record["eligible_leader_replicas"] or (),
-            record["last_known_elr"] or (),
-        )
+        create_partition(self.topics_by_id, record)
 
-    def _change_partition(self, record: Fields) -> None:
-        topic = self._topic("PartitionChangeRecord", record)
-        number = record["partition_id"]
-        partition = topic.partitions.get(number)
-        if partition is None:
-            raise ReplayError(
-                "PartitionChangeRecord", f"topic {topic.name} has no partition {number}"
-            )
-        _change(partition, record)
+    def change_partition(self, record: Fields) -> None:
+        """Change a partition by a PartitionChangeRecord; null fields do not change it."""
+        change_partition(self.topics_by_id, self._shared_ids, record)
 
     def _clear_elr(self, record: Fields) -> None:
         """Forget the eligible leader replicas of a topic, or of all topics."""
@@ -273,7 +223,7 @@ _CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
     2: ClusterState._create_topic,
     3: ClusterState._create_partition,
     4: ClusterState._configure,
-    5: ClusterState._change_partition,
+    PARTITION_CHANGE: ClusterState.change_partition,
     7: ClusterState._fence_broker,
     8: ClusterState._unfence_broker,
     9: ClusterState._remove_topic,
@@ -294,43 +244,6 @@ _CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
 }
 
 
-def _change(partition: PartitionRegistration, record: Fields) -> None:
-    """Change a partition by a PartitionChangeRecord; null fields do not change it.
-
-    Most records of a log are of this kind, so this is in few steps.
-    """
-    replicas, directories = record["replicas"], record["directories"]
-    if replicas is not None or directories is not None:
-        _check_directories("PartitionChangeRecord", directories, replicas)
-        directories = _known_directories(
-            "PartitionChangeRecord",
-            partition.directories if directories is None else directories,
-            partition.replicas if replicas is None else replicas,
-        )
-    recovery = record["leader_recovery_state"]
-    if recovery != _NO_CHANGE:
-        _check("PartitionChangeRecord", record, "leader_recovery_state", _RECOVERY)
-        partition.leader_recovery_state = recovery
-    if replicas is not None:
-        partition.replicas = replicas
-    if directories is not None:
-        partition.directories = directories
-    if (isr := record["isr"]) is not None:
-        partition.isr = isr
-    if (leader := record["leader"]) != _NO_LEADER_CHANGE:
-        partition.leader = leader
-        partition.leader_epoch += 1
-    if (removing := record["removing_replicas"]) is not None:
-        partition.removing_replicas = removing
-    if (adding := record["adding_replicas"]) is not None:
-        partition.adding_replicas = adding
-    if (elr := record["eligible_leader_replicas"]) is not None:
-        partition.elr = elr
-    if (last_known_elr := record["last_known_elr"]) is not None:
-        partition.last_known_elr = last_known_elr
-    partition.partition_epoch += 1
-
-
 def _sorted_ids(ids: Iterable[str]) -> tuple[str, ...]:
     """Return ids in an order; that of all zeros, None, comes first."""
     return tuple(sorted(ids, key=lambda each: each or ""))
@@ -340,28 +253,6 @@ def _check(record: str, values: Fields, name: str, known: Container[int]) -> Non
     """Raise `ReplayError` for a number that no broker knows."""
     if values[name] not in known:
         raise ReplayError(record, f"{name} is {values[name]}, which is unknown")
-
-
-def _check_directories(
-    record: str,
-    directories: tuple[str | None, ...] | None,
-    replicas: tuple[int, ...] | None,
-) -> None:
-    """Raise `ReplayError` unless each replica has a directory, or none has."""
-    if directories and replicas is not None and len(directories) != len(replicas):
-        raise ReplayError(
-            record, f"{len(replicas)} replicas, but {len(directories)} directories"
-        )
-
-
-def _known_directories(
-    record: str, directories: tuple[str | None, ...], replicas: tuple[int, ...]
-) -> tuple[str | None, ...]:
-    """Return a directory for each replica: all unknown if none is known."""
-    if not any(directories):
-        return (None,) * len(replicas)
-    _check_directories(record, directories, replicas)
-    return directories
 
 
 def _endpoints(record: Fields) -> tuple[Endpoint, ...]:

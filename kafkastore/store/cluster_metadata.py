@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from kafkastore.errors import KafkaStoreError
@@ -27,12 +26,8 @@ from kafkastore.metadata.cluster import (
     read_cluster,
     read_snapshot_alone,
 )
-from kafkastore.metadata.registrations import (
-    NO_LEADER,
-    BrokerRegistration,
-    PartitionRegistration,
-    Topic,
-)
+from kafkastore.metadata.registrations import BrokerRegistration
+from kafkastore.metadata.topics import PartitionRegistration, Topic
 from kafkastore.paths import open_path
 from kafkastore.store.log_store import AnyPath, LogStore, Paths, listed, open_paths
 from kafkastore.store.partition_log import PartitionLog
@@ -166,16 +161,9 @@ def _add_replica(
     topic.topic_id = topic.topic_id or topic_id
     if topic.topic_id is not None:
         found.topics_by_id[topic.topic_id] = topic
-    before = topic.partitions.get(
-        log.partition,
-        PartitionRegistration(
-            (), (), (), (), (), NO_LEADER, 0, _UNKNOWN, _UNKNOWN, (), ()
-        ),
-    )
+    partition = topic.partitions.setdefault(log.partition, PartitionRegistration())
+    if broker_id is not None:
+        partition.replicas = (*partition.replicas, broker_id)
+        partition.directories = (*partition.directories, directory_id)
     epoch = max((each.epoch for each in log.leader_epochs), default=_UNKNOWN)
-    topic.partitions[log.partition] = replace(
-        before,
-        replicas=(*before.replicas, *([] if broker_id is None else [broker_id])),
-        directories=(*before.directories, *([] if broker_id is None else [directory_id])),
-        leader_epoch=max(before.leader_epoch, epoch),
-    )
+    partition.leader_epoch = max(partition.leader_epoch, epoch)

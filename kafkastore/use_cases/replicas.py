@@ -19,7 +19,7 @@ from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.damage import CorruptionHandler, SkippedBytes
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
-from kafkastore.metadata.registrations import PartitionRegistration
+from kafkastore.metadata.topics import PartitionRegistration
 
 
 class ReplicaRole(StrEnum):

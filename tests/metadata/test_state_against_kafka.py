@@ -1,7 +1,6 @@
 """What metadata records add up to, against the images that Kafka's own classes make of them."""
 
 import base64
-import dataclasses
 import random
 
 import pytest
@@ -9,7 +8,8 @@ from models import kafka_classes, metadata_logs
 from models.seed import SEED, some
 
 from kafkastore.formats.topics.cluster_metadata import RECORDS
-from kafkastore.metadata.state import ClusterState, ReplayError
+from kafkastore.metadata.replay_error import ReplayError
+from kafkastore.metadata.state import ClusterState
 
 pytestmark = pytest.mark.kafka
 
@@ -54,7 +54,7 @@ def records_of(state, broker):
     for topic_id, topic in state.topics_by_id.items():
         yield "TopicRecord", {"name": topic.name, "topic_id": topic_id}
         for number, each in topic.partitions.items():
-            fields = dataclasses.asdict(each)
+            fields = each._asdict()
             fields["eligible_leader_replicas"] = fields.pop("elr")
             yield "PartitionRecord", fields | {"partition_id": number, "topic_id": topic_id}
     for (kind, resource), values in state.configs.items():

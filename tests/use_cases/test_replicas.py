@@ -11,7 +11,7 @@ from models.record_strategies import bounded
 
 import kafkastore
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.metadata.registrations import PartitionRegistration
+from kafkastore.metadata.topics import PartitionRegistration
 from kafkastore.use_cases.replicas import (
     LackReason,
     ReplicaRole,

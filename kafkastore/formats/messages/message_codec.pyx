@@ -71,6 +71,7 @@ SIZES[:] = [1, 1, 2, 2, 4, 4, 8, 8]
 cdef const char* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void* thing)
     object PyUnicode_New(Py_ssize_t size, uint32_t largest)
     void* PyUnicode_1BYTE_DATA(object text)
     double PyFloat_Unpack8(const char* at, int is_little_endian) except? -1.0
@@ -242,33 +243,52 @@ cdef class Frames:
         return self
 
     def __next__(self):
-        cdef Bytes left
         cdef int32_t number, version
-        cdef object fields
         if self.index + 2 >= len(self.places):
             raise StopIteration
+        fields = self.read(&number, &version)
+        return number, version, fields
+
+    def apply(self, int32_t number, function):
+        """Give the fields of the next records of a number to `function`; count them.
+
+        Ends before a record of another number, or of an unknown version.
+        """
+        cdef int32_t found, version
+        cdef int64_t count = 0
+        while self.index + 2 < len(self.places):
+            fields = self.read(&found, &version)
+            if found != number or type(fields) is bytes:
+                self.index -= 1
+                break
+            function(fields)
+            count += 1
+        return count
+
+    cdef object read(self, int32_t* number, int32_t* version):
+        """Read the next record."""
+        cdef Bytes left
+        cdef object fields
         self.index += 1
         cdef const uint8_t* data = &self.view[0] if len(self.view) else NULL
         left.start = left.at = data + self.places[self.index]
         left.end = data + self.places[self.index + 1]
         if read_varint(&left, "frame version") != FRAME_VERSION:
             raise CorruptionError("frame version must be 1", position=0)
-        number = read_varint(&left, "record type")
-        version = read_varint(&left, "version")
-        key = <int64_t> number << 32 | <uint32_t> version
+        number[0] = read_varint(&left, "record type")
+        version[0] = read_varint(&left, "version")
+        key = <int64_t> number[0] << 32 | <uint32_t> version[0]
         codec = self.codecs.get(key, self)
         if codec is self:
-            codec = self.codecs[key] = self.find_codec(number, version)
+            codec = self.codecs[key] = self.find_codec(number[0], version[0])
         if codec is None:
-            fields = PyBytes_FromStringAndSize(<const char*> left.at, left.end - left.at)
-        else:
-            fields = (<StructCodec?> codec).read(&left)
-            if left.at != left.end:
-                raise CorruptionError(
-                    f"{left.end - left.at} bytes after the last field",
-                    position=left.at - left.start,
-                )
-        return number, version, fields
+            return PyBytes_FromStringAndSize(<const char*> left.at, left.end - left.at)
+        fields = (<StructCodec?> codec).read(&left)
+        if left.at != left.end:
+            raise CorruptionError(
+                f"{left.end - left.at} bytes after the last field", position=left.at - left.start
+            )
+        return fields
 
 
 cdef object read_field(FieldCodec field, Bytes* left):
@@ -295,6 +315,9 @@ cdef object read_field(FieldCodec field, Bytes* left):
         element = read_value(field, left, False)
         Py_INCREF(element)
         PyTuple_SET_ITEM(values, i, element)
+    if field.kind != STRUCT:
+        # Nothing in it can refer to it. The collector would find that out for each one by itself.
+        PyObject_GC_UnTrack(<void*> values)
     return values
 
 
