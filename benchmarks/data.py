@@ -21,6 +21,9 @@ SEGMENTS = {
     **{f"b-{mib}": ("none", "noise", 1024, 16 * 1024, mib * MIB) for mib in (32, 64)},
 }
 INDEXES = "index"
+METADATA = "metadata"
+#: Topics, partitions of each, records of the log.
+METADATA_LOG = (1000, 100, 1_000_000)
 #: Partitions, segments of each, bytes of a segment, of a value, of a batch.
 LOGS = {
     "e": (1, 20, 16 * MIB, 1024, 16 * 1024),
@@ -46,7 +49,7 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
     folder : path
         Holds the data sets.
     name : str
-        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, without a log.
+        Of `SEGMENTS` or `LOGS`; or `INDEXES`: index files alone, without a log; or `METADATA`.
     make_data : callable
         Runs ``MakeData.java`` with these arguments.
     """
@@ -58,6 +61,8 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
             if name == INDEXES:
                 make_data(["indexes", str(made), str(ENTRIES)])
                 _make_targets(made)
+            elif name == METADATA:
+                make_data(["metadata", str(made), *map(str, METADATA_LOG)])
             elif name in LOGS:
                 partitions, *segments = LOGS[name]
                 make_data(["segments", str(made), *map(str, segments)])

@@ -33,8 +33,11 @@ from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.primitives.crc import crc32c
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.log.log_view import LogView
+from kafkastore.metadata.cluster import Cluster, read_cluster, read_snapshot_alone
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import RebuiltIndexes, rebuild_indexes
+from kafkastore.store.cluster_metadata import METADATA_PARTITION
 
 PIECE_BYTES = 16 * 1024
 
@@ -255,6 +258,32 @@ class Open:
         }
 
 
+class Replay:
+    """The cluster that a metadata log, or a snapshot, describes."""
+
+    def __init__(self, log: Path, *, is_snapshot: bool = False) -> None:
+        self.log, self.is_snapshot = log, is_snapshot
+
+    def _cluster(self) -> Cluster:
+        if self.is_snapshot:
+            (path,) = (self.log.parent / "snapshot").iterdir()
+            return read_snapshot_alone(path)
+        return read_cluster(LogView(self.log.parent, METADATA_PARTITION))
+
+    def round(self) -> int:
+        return len(self._cluster().topics_by_id)
+
+    def check(self) -> dict[str, int]:
+        topics = self._cluster().topics.values()
+        partitions = [each for topic in topics for each in topic.partitions.values()]
+        return {
+            "partitions": len(partitions),
+            "leader_epochs": sum(each.leader_epoch for each in partitions),
+            "partition_epochs": sum(each.partition_epoch for each in partitions),
+            "in_sync_replicas": sum(sum(each.isr) * each.leader for each in partitions),
+        }
+
+
 class Crc:
     """CRC-32C of a file, in pieces of 16 KiB."""
 
@@ -310,6 +339,8 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "dry-run": ReindexCommand,
     "open": Open,
     "open-unclean": Open,
+    "replay": Replay,
+    "replay-snapshot": lambda log: Replay(log, is_snapshot=True),
     "crc": Crc,
 }
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from build_peers import PEER_COMMANDS, CannotRun, make_data
 from contestant import Contestant, Failed
-from data import INDEXES, SEGMENTS, TIMES, WIDE, WIDER, log_path, targets_path
+from data import INDEXES, METADATA, SEGMENTS, TIMES, WIDE, WIDER, log_path, targets_path
 
 OURS = "kafkastore"
 
@@ -70,6 +70,10 @@ MEASURES = [
     *(Measure("verify", name, {"kafka-dump timeindex": 4}) for name in ("b-32", "b-64")),
     Measure("open", WIDE, {"kafka open": 10}, is_at_start=True),
     Measure("open-unclean", WIDE, {"kafka open-unclean": 5}, is_at_start=True),
+    Measure("replay", METADATA, {"kafka replay": 1}, is_at_start=True, most_seconds=5),
+    Measure(
+        "replay-snapshot", METADATA, {"kafka replay-snapshot": 1}, is_at_start=True, most_seconds=3
+    ),
     Measure("crc", "b", {"kafka crc": None}),
 ]
 

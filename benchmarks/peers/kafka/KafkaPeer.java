@@ -36,7 +36,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 /**
  * Measures of Kafka's own classes on prepared files.
  *
- *     KafkaPeer recover|append|decode|lookup-offset|lookup-time|find-time|find-times|crc|open|open-unclean SEGMENT.log TARGETS
+ *     KafkaPeer recover|append|decode|lookup-offset|lookup-time|find-time|find-times|crc|replay|replay-snapshot|open|open-unclean SEGMENT.log TARGETS
  *
  * A line `check` or `time` on stdin is answered by one JSON object on stdout. TARGETS is a file of
  * little-endian int64 that the lookups look for.
@@ -315,6 +315,8 @@ public final class KafkaPeer {
             case "find-time", "find-times" -> new FindTime(log, targets, new IdleScheduler());
             case "crc" -> new Crc(log);
             case "append" -> new Append(log);
+            case "replay" -> new Replay(log);
+            case "replay-snapshot" -> new Replay(new File(log.getParentFile(), "snapshot").listFiles()[0]);
             case "open" -> new LoadLogs(log.getParentFile().getParentFile(), true);
             case "open-unclean" -> new LoadLogs(log.getParentFile().getParentFile(), false);
             default -> throw new IllegalArgumentException(name);

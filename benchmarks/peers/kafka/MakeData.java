@@ -24,6 +24,7 @@ import org.apache.kafka.storage.internals.log.TimeIndex;
  *     MakeData segment DIRECTORY CODEC CONTENT VALUE_BYTES BATCH_BYTES SEGMENT_BYTES
  *     MakeData segments DIRECTORY SEGMENTS SEGMENT_BYTES VALUE_BYTES BATCH_BYTES
  *     MakeData indexes DIRECTORY ENTRIES
+ *     MakeData metadata DIRECTORY TOPICS PARTITIONS RECORDS
  *
  * A batch holds at least one record. Keys have 8 bytes; timestamps grow by 1 ms, with 50 ms of jitter.
  */
@@ -128,6 +129,9 @@ public final class MakeData {
         Files.createDirectories(directory.toPath());
         if (words[0].equals("indexes"))
             new MakeData().indexes(directory, Integer.parseInt(words[2]));
+        else if (words[0].equals("metadata"))
+            MakeMetadata.make(directory, Integer.parseInt(words[2]), Integer.parseInt(words[3]),
+                Integer.parseInt(words[4]));
         else if (words[0].equals("segments"))
             new MakeData().segments(directory, Integer.parseInt(words[2]), Integer.parseInt(words[3]),
                 Integer.parseInt(words[4]), Integer.parseInt(words[5]));
