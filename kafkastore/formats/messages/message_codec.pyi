@@ -9,10 +9,16 @@ from kafkastore.formats.messages.description import Field
 
 UNKNOWN_TAGGED_FIELDS: str
 
+class Elsewhere:
+    size: int
+
 class StructCodec:
     def __init__(self, fields: Iterable[Field], version: int, is_flexible: bool) -> None: ...
     def parse(self, data: ReadableBuffer, position: int = 0) -> tuple[dict[str, Any], int]: ...
     def pack(self, values: dict[str, Any]) -> bytes: ...
+    def pack_around(
+        self, values: dict[str, Any]
+    ) -> tuple[bytes, list[tuple[int, Elsewhere]]]: ...
 
 class Frames(Iterator[tuple[int, int, dict[str, Any] | bytes]]):
     index: int

@@ -83,6 +83,12 @@ cdef struct Bytes:
     const uint8_t* end
 
 
+class Elsewhere:
+    """The value of a field of bytes that are not in memory: of `size` bytes."""
+
+    size: int
+
+
 @cython.final
 cdef class FieldCodec:
     """One field of a structure, in one version."""
@@ -157,17 +163,28 @@ cdef class StructCodec:
         Raises `FieldValueError` for a value that does not fit its field.
         """
         cdef bytearray packed = bytearray()
-        self.write(packed, values)
+        self.write(packed, values, None)
         return bytes(packed)
 
-    cdef int write(self, bytearray packed, dict values) except -1:
+    def pack_around(self, dict values):
+        """Return the bytes of a structure without those of its `Elsewhere` values.
+
+        The second result has the place of each, where its bytes follow, and the value. A tagged
+        field can't have one.
+        """
+        cdef bytearray packed = bytearray()
+        cdef list places = []
+        self.write(packed, values, places)
+        return bytes(packed), places
+
+    cdef int write(self, bytearray packed, dict values, list places) except -1:
         cdef FieldCodec field
         cdef dict tagged
         for absent in self.required:
             if values.get(absent.name, absent.default) != absent.default:
                 raise FieldValueError(absent.name, f"is not a field of version {self.version}")
         for field in self.plain:
-            write_field(field, packed, values.get(field.name, field.default))
+            write_field(field, packed, values.get(field.name, field.default), places)
         if not self.is_flexible:
             return 0
         tagged = dict(values.get(UNKNOWN_TAGGED_FIELDS, ()))
@@ -175,7 +192,7 @@ cdef class StructCodec:
             value = values.get(field.name, field.default)
             if value != field.default:
                 content = bytearray()
-                write_field(field, content, value)
+                write_field(field, content, value, None)
                 tagged[field.tag] = content
         write_varint(packed, len(tagged))
         for tag in sorted(tagged):
@@ -377,10 +394,10 @@ cdef object read_value(FieldCodec field, Bytes* left, bint is_nullable):
     return load_u32(take(left, 4, start, field.name))
 
 
-cdef int write_field(FieldCodec field, bytearray packed, object value) except -1:
+cdef int write_field(FieldCodec field, bytearray packed, object value, list places) except -1:
     """Write a field or an array."""
     if not field.is_array:
-        write_value(field, packed, value, field.is_nullable)
+        write_value(field, packed, value, field.is_nullable, places)
         return 0
     if value is None:
         check_nullable(field)
@@ -388,12 +405,12 @@ cdef int write_field(FieldCodec field, bytearray packed, object value) except -1
         return 0
     write_length(field, packed, len(value), 4)
     for element in value:
-        write_value(field, packed, element, False)
+        write_value(field, packed, element, False, places)
     return 0
 
 
 cdef int write_value(
-    FieldCodec field, bytearray packed, object value, bint is_nullable
+    FieldCodec field, bytearray packed, object value, bint is_nullable, list places
 ) except -1:
     """Write one value, or one element of an array."""
     cdef FieldKind kind = field.kind
@@ -403,7 +420,10 @@ cdef int write_value(
         if is_nullable:
             packed.append(1 if value is not None else 0 if field.tag >= 0 else 255)
         if value is not None:
-            field.fields.write(packed, value)
+            field.fields.write(packed, value, places)
+    elif kind == BYTES and places is not None and isinstance(value, Elsewhere):
+        write_length(field, packed, value.size, 4)
+        places.append((len(packed), value))
     elif kind == STRING or kind == BYTES:
         if value is None:
             write_length(field, packed, -1, 2 if kind == STRING else 4)

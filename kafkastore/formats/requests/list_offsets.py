@@ -24,7 +24,7 @@ FIRST_FLEXIBLE_VERSION = 6
 
 StructT = TypeVar("StructT", bound=NamedTuple)
 
-REQUESTS = MessageTable("""
+REQUEST = """
 ListOffsets 2, versions 0-11, flexible 6+
     replica_id int32
     isolation_level int8 2+
@@ -36,8 +36,8 @@ ListOffsets 2, versions 0-11, flexible 6+
             timestamp int64
             max_num_offsets int32 0 = 1
     timeout_ms int32 10+ ignorable
-""")
-RESPONSES = MessageTable("""
+"""
+RESPONSE = """
 ListOffsets 2, versions 0-11, flexible 6+
     throttle_time_ms int32 2+ ignorable
     topics struct[]
@@ -49,7 +49,8 @@ ListOffsets 2, versions 0-11, flexible 6+
             timestamp int64 1+ = -1
             offset int64 1+ = -1
             leader_epoch int32 4+ = -1
-""")
+"""
+REQUESTS, RESPONSES = MessageTable(REQUEST), MessageTable(RESPONSE)
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
