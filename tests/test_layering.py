@@ -27,8 +27,9 @@ LAYERS = (
     ("SINGLE_MODULES",),  # modules at the top, in no folder: runner, time_axes
     ("changes",),
     ("legacy", "migration", "checks"),
-    ("server", "use_cases"),
+    ("use_cases",),
     ("jobs",),
+    ("server",),
     ("PUBLIC_NAMES",),  # kafkastore/__init__.py, public_names.py
     ("spark",),
     ("samples",),

@@ -20,6 +20,7 @@ COMMANDS = {
     "migrate": "Build time indexes for directories of Kafka before 0.10.1.",
     "repair": "Repair corrupt logs and indexes; removed bytes are kept.",
     "convert": "Rewrite messages of old formats as record batches.",
+    "serve": "Serve directories to Kafka clients as a read-only cluster.",
     "restore": "Put partitions into the empty logs of new topics, before a broker's start.",
     "changes": "List, resume, undo or remove the changes of other commands.",
     "lag": "Show consumer lag in offsets, records and time.",

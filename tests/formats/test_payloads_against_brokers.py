@@ -12,6 +12,12 @@ from models import record_reader
 from models.internal_topics import pack_key, pack_value
 
 from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.requests.apis import (
+    ApiKey,
+    RequestHeader,
+    pack_request_header,
+    parse_response_header,
+)
 from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
     ListOffsetsPartition,
@@ -19,11 +25,6 @@ from kafkastore.formats.requests.list_offsets import (
     ListOffsetsTopic,
     pack_request,
     parse_response,
-)
-from kafkastore.formats.requests.list_offsets_header import (
-    RequestHeader,
-    pack_request_header,
-    parse_response_header,
 )
 from kafkastore.formats.topics.consumer_offsets import RECORDS
 
@@ -62,7 +63,7 @@ def context(request, require_broker, tmp_path):
 
 def response_to(context, version, request):
     """The broker's response to a request, over a new connection."""
-    header = RequestHeader(version, 4711, "tests")
+    header = RequestHeader(ApiKey.LIST_OFFSETS, version, 4711, "tests")
     frame = pack_request_header(header) + pack_request(request, version)
     host, port = context.cluster.address.split(":")
     with (
@@ -71,9 +72,7 @@ def response_to(context, version, request):
     ):
         connection.sendall(len(frame).to_bytes(4, "big") + frame)
         data = stream.read(int.from_bytes(stream.read(4), "big"))
-    correlation_id, position = parse_response_header(data, version)
-    assert correlation_id == 4711
-    return parse_response(data[position:], version)
+    return parse_response(data[parse_response_header(data, header) :], version)
 
 
 def test_every_version_of_list_offsets_is_answered(context):

@@ -18,7 +18,8 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.messages.description import Description, FieldType
 from kafkastore.formats.messages.message_codec import StructCodec
 from kafkastore.formats.requests import list_offsets
-from kafkastore.formats.requests.list_offsets_header import (
+from kafkastore.formats.requests.apis import (
+    ApiKey,
     RequestHeader,
     pack_request_header,
     pack_response_header,
@@ -413,7 +414,7 @@ def test_headers_are_written_as_kafka_does(require_broker, broker):
     queries, expected = [], []
     for version in range(12):
         for correlation_id, client_id in ((7, "me"), (-1, None), (2**31 - 1, "")):
-            header = RequestHeader(version, correlation_id, client_id)
+            header = RequestHeader(ApiKey.LIST_OFFSETS, version, correlation_id, client_id)
             fields = {
                 "requestApiKey": 2,
                 "requestApiVersion": version,
@@ -425,7 +426,7 @@ def test_headers_are_written_as_kafka_does(require_broker, broker):
             queries.append(("pack", CLIENT_CLASSES + "RequestHeaderData", 1 + is_flexible, text))
             expected.append(coded(pack_request_header(header)))
             queries.append(("pack", CLIENT_CLASSES + "ResponseHeaderData", int(is_flexible), text))
-            expected.append(coded(pack_response_header(correlation_id, version)))
+            expected.append(coded(pack_response_header(header)))
     assert kafka_classes.ask(broker, queries, program="KafkaPayloads") == expected
 
 

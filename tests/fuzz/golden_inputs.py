@@ -16,7 +16,7 @@ from models.golden_batches import smallest_batches
 
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.records.record_batch import RecordBatch
-from kafkastore.formats.requests import list_offsets, list_offsets_header
+from kafkastore.formats.requests import apis, list_offsets
 from kafkastore.formats.topics import consumer_protocol
 from kafkastore.samples.unpacking import unpack_archive
 
@@ -68,6 +68,7 @@ def golden_inputs(directory_of: CaseDirectory) -> dict[str, list[bytes]]:
         "record": list(_records(directory_of)),
         "group protocol": list(_group_protocols()),
         "list offsets": list(_list_offsets()),
+        "exchanges": list(_exchanges()),
         ".index": _indexes(directory_of, ".index", offset_index),
         ".timeindex": _indexes(directory_of, ".timeindex", time_index),
         ".txnindex": _smallest(_files(directory_of, ".txnindex"), 34),
@@ -201,14 +202,19 @@ def _list_offsets() -> Iterator[bytes]:
     for version in range(list_offsets.NEWEST_VERSION + 1):
         topic = list_offsets.ListOffsetsTopic("t", (list_offsets.ListOffsetsPartition(0, -1),))
         request = list_offsets.pack_request(list_offsets.ListOffsetsRequest((topic,)), version)
-        header = list_offsets_header.RequestHeader(version, 7, "me")
         answered = list_offsets.ListOffsetsPartitionResponse(0)
         response = list_offsets.ListOffsetsResponse(
             (list_offsets.ListOffsetsTopicResponse("t", (answered,)),)
         )
-        for message in (
-            request,
-            list_offsets.pack_response(response, version),
-            list_offsets_header.pack_request_header(header) + request,
-        ):
+        for message in (request, list_offsets.pack_response(response, version)):
             yield bytes([version]) + message
+
+
+def _exchanges() -> Iterator[bytes]:
+    """A request of each kind and version with its response, in their default values."""
+    for key, description in apis.REQUESTS.descriptions.items():
+        for version in range(description.versions.oldest, description.versions.newest + 1):
+            header = apis.RequestHeader(key, version, 7, "me")
+            request = apis.pack_request(header, {})[4:]
+            response = b"".join(apis.pack_response(header, {}))[4:]
+            yield len(request).to_bytes(2, "big") + request + response

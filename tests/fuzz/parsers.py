@@ -45,7 +45,7 @@ from kafkastore.formats.records import (
     record_builder,
     record_columns,
 )
-from kafkastore.formats.requests import list_offsets, list_offsets_header
+from kafkastore.formats.requests import apis, list_offsets
 from kafkastore.formats.state import (
     checkpoints,
     file_names,
@@ -229,8 +229,14 @@ def read_list_offsets(data):
     version, message = (data[0], data[1:]) if data else (0, b"")
     for parse in (list_offsets.parse_request, list_offsets.parse_response):
         or_error(parse, message, version % (list_offsets.NEWEST_VERSION + 1))
-    or_error(list_offsets_header.parse_response_header, message, version % 12)
-    list_offsets_header.parse_request_header(message)
+
+
+def read_exchange(data):
+    """Parse a request of any kind, then its response, the number of its bytes in the first two."""
+    size, frame = int.from_bytes(data[:2], "big"), data[2:]
+    header, position = apis.parse_request_header(frame[:size])
+    or_error(apis.parse_request, header, frame[:size], position)
+    or_error(apis.parse_response, header, frame[size:])
 
 
 def read_keyed(table: RecordTable) -> Callable[[bytes], object]:
@@ -413,6 +419,7 @@ PARSERS: dict[str, Parser] = {
         read_each(consumer_protocol.parse_subscription, consumer_protocol.parse_assignment),
         ("group protocol",),
     ),
+    "apis": Parser(read_exchange, ("exchanges",)),
     "list_offsets": Parser(read_list_offsets, ("list offsets",)),
     "timestamp_search": Parser(read_timestamp_search, ("log",)),
 }

@@ -6,17 +6,18 @@ import socket
 import struct
 from contextlib import AbstractContextManager
 
+from kafkastore.formats.requests.apis import (
+    ApiKey,
+    RequestHeader,
+    pack_request_header,
+    parse_response_header,
+)
 from kafkastore.formats.requests.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
     pack_request,
     parse_response,
-)
-from kafkastore.formats.requests.list_offsets_header import (
-    RequestHeader,
-    pack_request_header,
-    parse_response_header,
 )
 
 
@@ -47,13 +48,11 @@ class ListOffsetsClient(AbstractContextManager):
     def exchange(self, request, version):
         """The response to any request."""
         self._correlation_id += 1
-        header = pack_request_header(RequestHeader(version, self._correlation_id, "kafkastore"))
-        frame = header + pack_request(request, version)
+        header = RequestHeader(ApiKey.LIST_OFFSETS, version, self._correlation_id, "kafkastore")
+        frame = pack_request_header(header) + pack_request(request, version)
         self._socket.sendall(struct.pack(">i", len(frame)) + frame)
         answer = self._receive(struct.unpack(">i", self._receive(4))[0])
-        answered, position = parse_response_header(answer, version)
-        assert answered == self._correlation_id
-        return parse_response(answer[position:], version)
+        return parse_response(answer[parse_response_header(answer, header) :], version)
 
     def _receive(self, size):
         received = b""

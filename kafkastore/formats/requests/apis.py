@@ -34,7 +34,8 @@ RequestHeader 0, versions 1-2, flexible 2+
 ResponseHeader 1, versions 0-1, flexible 1+
     correlation_id int32
 """)
-_REQUEST_HEADER, _RESPONSE_HEADER = 0, 1
+_REQUEST, _RESPONSE = 0, 1
+_SIZE_BYTES = 4
 
 
 class ApiKey(IntEnum):
@@ -70,7 +71,17 @@ class ApiKey(IntEnum):
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request; its response repeats `correlation_id`."""
+    """The header of a request.
+
+    Parameters
+    ----------
+    api_key, version : int
+        Kafka's number of the request, and its version.
+    correlation_id : int
+        Repeated by the response.
+    client_id : str or None
+        The client's name for itself.
+    """
 
     api_key: int
     version: int
@@ -78,49 +89,96 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-def is_flexible(api_key: int, version: int) -> bool:
-    """Return whether a version of a request has tagged fields; False if it is unknown."""
-    description = REQUESTS.descriptions.get(api_key)
-    return description is not None and version in description.flexible
+def pack_request_header(header: RequestHeader) -> bytes:
+    """Return the bytes of a request's header.
+
+    Raises `FieldValueError` if a value does not fit its field.
+
+    >>> pack_request_header(RequestHeader(ApiKey.LIST_OFFSETS, 1, 7, "me")).hex(" ", -2)
+    '0002 0001 0000 0007 0002 6d65'
+    """
+    return _request_header(header.api_key, header.version).pack({
+        "request_api_key": header.api_key,
+        "request_api_version": header.version,
+        "correlation_id": header.correlation_id,
+        "client_id": header.client_id,
+    })
 
 
 def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
     """Return the header of a request, and the position at which the request starts.
 
-    Raises `CorruptionError` if a field is incomplete. Of a version that is not known to be
-    flexible, the header is that of old versions.
+    `frame` has no size field. The header of an unknown request counts as not flexible. Raises
+    `CorruptionError` if a field is incomplete.
     """
-    fields, position = HEADERS.known_codec(_REQUEST_HEADER, 1).parse(frame)
+    fields, position = HEADERS.known_codec(_REQUEST, 1).parse(frame)
     key, version = fields["request_api_key"], fields["request_api_version"]
     if is_flexible(key, version):
-        fields, position = HEADERS.known_codec(_REQUEST_HEADER, 2).parse(frame)
+        fields, position = _request_header(key, version).parse(frame)
     return RequestHeader(key, version, fields["correlation_id"], fields["client_id"]), position
 
 
-def parse_request(header: RequestHeader, frame: bytes, position: int) -> Values:
-    """Parse the request after its header; bytes after its last field are ignored, as in Kafka.
+def pack_response_header(request: RequestHeader) -> bytes:
+    """Return the bytes of the header of a request's response.
 
-    Raises `CorruptionError` if a field is incomplete, `UnsupportedFormatError` if the version is
-    unknown.
+    Raises `FieldValueError` if the correlation id is out of range.
+    """
+    codec = _response_header(request.api_key, request.version)
+    return codec.pack({"correlation_id": request.correlation_id})
+
+
+def parse_response_header(frame: bytes, request: RequestHeader) -> int:
+    """Return the position at which the response to a request starts.
+
+    `frame` has no size field. Raises `CorruptionError` if a field is incomplete, or the response is
+    that to another request.
+    """
+    fields, position = _response_header(request.api_key, request.version).parse(frame)
+    if fields["correlation_id"] != request.correlation_id:
+        raise CorruptionError(
+            f"correlation id must be {request.correlation_id}, got {fields['correlation_id']}",
+            position=0,
+        )
+    return position
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Return whether a version of a request is known to have tagged fields."""
+    description = REQUESTS.descriptions.get(api_key)
+    return description is not None and version in description.flexible
+
+
+def _request_header(api_key: int, version: int) -> StructCodec:
+    return HEADERS.known_codec(_REQUEST, 2 if is_flexible(api_key, version) else 1)
+
+
+def _response_header(api_key: int, version: int) -> StructCodec:
+    is_new = is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS
+    return HEADERS.known_codec(_RESPONSE, int(is_new))
+
+
+def pack_request(header: RequestHeader, fields: Values) -> bytes:
+    """Return the frame of a request, with its size."""
+    head = pack_request_header(header)
+    body = REQUESTS.known_codec(header.api_key, header.version).pack(fields)
+    return (len(head) + len(body)).to_bytes(_SIZE_BYTES, "big") + head + body
+
+
+def parse_request(header: RequestHeader, frame: bytes, position: int) -> Values:
+    """Parse the request after its header; bytes after it are ignored, as in Kafka.
+
+    Raises `CorruptionError` and `UnsupportedFormatError`.
     """
     fields, _ = REQUESTS.known_codec(header.api_key, header.version).parse(frame, position)
     return fields
 
 
-def pack_response(
-    header: RequestHeader, fields: Values, *, version: int | None = None
-) -> list[bytes | Elsewhere]:
-    """Return the frame of a response in parts; of `Elsewhere`, the bytes are to be sent there.
-
-    `version` is that of the response, if it is not the request's.
-    """
-    version = header.version if version is None else version
-    body, places = RESPONSES.known_codec(header.api_key, version).pack_around(fields)
-    head = _response_header(header.api_key, version).pack(
-        {"correlation_id": header.correlation_id}
-    )
+def pack_response(request: RequestHeader, fields: Values) -> list[bytes | Elsewhere]:
+    """Return the frame of a response, with its size, in parts."""
+    head = pack_response_header(request)
+    body, places = RESPONSES.known_codec(request.api_key, request.version).pack_around(fields)
     size = len(head) + len(body) + sum(each.size for _, each in places)
-    parts: list[bytes | Elsewhere] = [size.to_bytes(4, "big") + head]
+    parts: list[bytes | Elsewhere] = [size.to_bytes(_SIZE_BYTES, "big") + head]
     done = 0
     for place, each in places:
         parts += [body[done:place], each]
@@ -129,36 +187,8 @@ def pack_response(
     return parts
 
 
-def _response_header(api_key: int, version: int) -> StructCodec:
-    is_new = is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS
-    return HEADERS.known_codec(_RESPONSE_HEADER, int(is_new))
-
-
-def pack_request(header: RequestHeader, fields: Values) -> bytes:
-    """Return the frame of a request."""
-    codec = HEADERS.known_codec(
-        _REQUEST_HEADER, 2 if is_flexible(header.api_key, header.version) else 1
-    )
-    head = codec.pack({
-        "request_api_key": header.api_key,
-        "request_api_version": header.version,
-        "correlation_id": header.correlation_id,
-        "client_id": header.client_id,
-    })
-    body = REQUESTS.known_codec(header.api_key, header.version).pack(fields)
-    return (len(head) + len(body)).to_bytes(4, "big") + head + body
-
-
-def parse_response(header: RequestHeader, frame: bytes) -> Values:
-    """Parse the response to a request, from its frame without the size.
-
-    Raises `CorruptionError` if it is not the response to that request.
-    """
-    fields, position = _response_header(header.api_key, header.version).parse(frame)
-    if fields["correlation_id"] != header.correlation_id:
-        raise CorruptionError(
-            f"correlation id must be {header.correlation_id}, got {fields['correlation_id']}",
-            position=0,
-        )
-    fields, _ = RESPONSES.known_codec(header.api_key, header.version).parse(frame, position)
+def parse_response(request: RequestHeader, frame: bytes) -> Values:
+    """Parse the response to a request, from its frame without the size."""
+    position = parse_response_header(frame, request)
+    fields, _ = RESPONSES.known_codec(request.api_key, request.version).parse(frame, position)
     return fields

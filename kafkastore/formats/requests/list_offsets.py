@@ -1,6 +1,6 @@
 """ListOffsets, API key 2: the request for offsets by time, and its response.
 
-Their headers are in `list_offsets_header`. The numbers in the descriptions are versions of the
+Their headers are in `apis`. The numbers in the descriptions are versions of the
 request.
 
 ``docs/formats/list_offsets.md`` has the changes of each version, and the odd cases.

@@ -1,4 +1,4 @@
-"""Finding and reading records: ApiVersions, Metadata, Fetch, OffsetForLeaderEpoch, Produce.
+"""Finding and reading records.
 
 Source: Kafka 4.4.0 ``*Request.json``, ``*Response.json``.
 """

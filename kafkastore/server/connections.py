@@ -1,0 +1,102 @@
+"""Connections of clients: one request of each at a time.
+
+Source: Kafka 4.3.1 ``SocketServer``, ``NetworkReceive``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+
+from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.formats.requests.apis import parse_request_header
+from kafkastore.server.node import Client, ServedNode, UnknownRequestError
+from kafkastore.server.served_log import FileRange
+
+#: Largest request, as a broker's ``socket.request.max.bytes`` but smaller: nothing is produced.
+MAX_REQUEST_BYTES = 8 * 1024 * 1024
+#: As a broker's ``connections.max.idle.ms``, s.
+IDLE_SECONDS = 600
+_SIZE_BYTES = 4
+_BACKLOG = 512
+#: A line for each client that comes and goes.
+CONNECTION_LOG = logging.getLogger(__name__)
+
+
+class Connections:
+    """A listening socket and its clients; all methods are for one event loop."""
+
+    def __init__(self, node: ServedNode) -> None:
+        self._node = node
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Accept clients from a bound socket."""
+        self._server = await asyncio.start_server(self._accept, sock=sock, backlog=_BACKLOG)
+
+    async def close(self) -> None:
+        """Stop to accept clients, and end the connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._node.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        host, port = writer.get_extra_info("peername")[:2]
+        CONNECTION_LOG.info("%s:%s connected", host, port)
+        reason = "the client closed"
+        try:
+            await self._serve(reader, writer, Client(host))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        except TimeoutError:
+            reason = f"idle for {IDLE_SECONDS} s"
+        except (UnknownRequestError, KafkaStoreError) as error:
+            reason = str(error)
+        except asyncio.CancelledError:
+            reason = "the server stops"
+        finally:
+            writer.close()
+            CONNECTION_LOG.info("%s:%s disconnected: %s", host, port, reason)
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
+    ) -> None:
+        """Answer one request after the other, in their order."""
+        while True:
+            async with asyncio.timeout(IDLE_SECONDS):
+                head = await reader.readexactly(_SIZE_BYTES)
+                size = int.from_bytes(head, "big", signed=True)
+                if not 0 <= size <= MAX_REQUEST_BYTES:
+                    raise UnknownRequestError(f"request of {size} bytes")
+                frame = await reader.readexactly(size)
+            header, position = parse_request_header(frame)
+            parts = await self._node.answer(header, frame, position, client)
+            if parts is not None:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await _send(writer, parts)
+
+
+async def _send(writer: asyncio.StreamWriter, parts: list[bytes | Elsewhere]) -> None:
+    """Send a response; what lies in files goes from there to the socket."""
+    loop = asyncio.get_running_loop()
+    for part in parts:
+        if isinstance(part, bytes):
+            writer.write(part)
+        elif isinstance(part, FileRange):
+            try:
+                with os.fdopen(part.descriptor, "rb", buffering=0, closefd=False) as file:
+                    await loop.sendfile(writer.transport, file, part.position, part.size)
+            finally:
+                part.close()
+    await writer.drain()

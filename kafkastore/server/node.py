@@ -1,0 +1,171 @@
+"""One node of Kafka's protocol: each request finds its answer here.
+
+What reads files runs in threads, so that a slow disk holds up no other client; what concerns groups
+runs in the event loop, which has all of their state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.formats.messages.message_table import Values
+from kafkastore.formats.primitives.error_codes import ErrorCode
+from kafkastore.formats.requests.apis import (
+    REQUESTS,
+    ApiKey,
+    RequestHeader,
+    pack_response,
+    parse_request,
+)
+from kafkastore.lookup.rules import CORRECT
+from kafkastore.server.catalog import Catalog, Node
+from kafkastore.server.fetching import Fetched, Fetching
+from kafkastore.server.group_requests import GroupRequests
+from kafkastore.server.reading_requests import ReadingRequests
+
+#: Most bytes of records in one response, however many a client asks for.
+MAX_FETCH_BYTES = 64 * 1024 * 1024
+_THREADS = 8
+#: How often a log that a client waits for is looked at, s.
+_LOOK_EVERY = 0.05
+_OLDEST_VERSION = 0
+
+
+class Client(NamedTuple):
+    """Who sends a request."""
+
+    host: str
+
+
+class UnknownRequestError(Exception):
+    """A request, or a version of one, that is not answered: the connection ends."""
+
+
+Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | None]]
+
+
+class ServedNode:
+    """The answers of a server, without its connections."""
+
+    def __init__(
+        self, catalog: Catalog, node: Node, rules: str = CORRECT, *, with_groups: bool = True
+    ) -> None:
+        self._reading = ReadingRequests(catalog, node, rules)
+        self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
+        self._groups = GroupRequests(catalog, node)
+        self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
+        self._handlers = self._all_handlers()
+        if not with_groups:
+            for key in _OF_GROUPS:
+                del self._handlers[key]
+
+    def close(self) -> None:
+        """End timers and threads."""
+        self._groups.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def answer(
+        self, header: RequestHeader, frame: bytes, position: int, client: Client
+    ) -> list[bytes | Elsewhere] | None:
+        """Return the response to a request in parts; None if it gets none.
+
+        Raises `UnknownRequestError`, and `CorruptionError` for bytes that are no such request.
+        """
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            raise UnknownRequestError(f"request {header.api_key} is not answered")
+        if header.version not in REQUESTS.descriptions[header.api_key].versions:
+            if header.api_key != ApiKey.API_VERSIONS:
+                raise UnknownRequestError(
+                    f"version {header.version} of {ApiKey(header.api_key).name} is not answered"
+                )
+            known = self._reading.api_versions(self._handlers, ErrorCode.UNSUPPORTED_VERSION)
+            return pack_response(header._replace(version=_OLDEST_VERSION), known)
+        fields = await handler(parse_request(header, frame, position), header, client)
+        return None if fields is None else pack_response(header, fields)
+
+    def _all_handlers(self) -> dict[int, Handler]:
+        reading, groups = self._reading, self._groups
+        return {
+            ApiKey.PRODUCE: self._refuse_produce,
+            ApiKey.FETCH: self._fetch,
+            ApiKey.LIST_OFFSETS: self._in_thread(reading.list_offsets),
+            ApiKey.METADATA: self._in_thread(reading.metadata),
+            ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.OFFSET_FOR_LEADER_EPOCH: self._in_thread(reading.offset_for_leader_epoch),
+            ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
+            ApiKey.FIND_COORDINATOR: self._of_group(groups.find_coordinator),
+            ApiKey.JOIN_GROUP: self._join_group,
+            ApiKey.SYNC_GROUP: self._sync_group,
+            ApiKey.HEARTBEAT: self._of_group(groups.heartbeat),
+            ApiKey.LEAVE_GROUP: self._of_group(groups.leave_group),
+            ApiKey.OFFSET_COMMIT: self._of_group(groups.offset_commit),
+            ApiKey.OFFSET_FETCH: self._of_group(groups.offset_fetch),
+            ApiKey.LIST_GROUPS: self._of_group(groups.list_groups),
+            ApiKey.DESCRIBE_GROUPS: self._of_group(groups.describe_groups),
+        }
+
+    def _in_thread(self, answer: Callable[[Values, int], Values]) -> Handler:
+        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, answer, request, header.version)
+
+        return handler
+
+    def _of_group(self, answer: Callable[[Values, int], Values]) -> Handler:
+        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
+            await self._groups.load()
+            return answer(request, header.version)
+
+        return handler
+
+    async def _api_versions(
+        self, _request: Values, _header: RequestHeader, _client: Client
+    ) -> Values:
+        return self._reading.api_versions(self._handlers)
+
+    async def _refuse_produce(
+        self, request: Values, header: RequestHeader, _client: Client
+    ) -> Values | None:
+        if not request["acks"]:
+            raise UnknownRequestError("a producer that wants no response can't be told")
+        return self._reading.refuse_produce(request, header.version)
+
+    async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:
+        return await self._groups.join_group(
+            request, header.version, header.client_id or "", client.host
+        )
+
+    async def _sync_group(
+        self, request: Values, _header: RequestHeader, _client: Client
+    ) -> Values:
+        return await self._groups.sync_group(request)
+
+    async def _fetch(self, request: Values, header: RequestHeader, _client: Client) -> Values:
+        """Read; at the end of the logs wait for more, up to the client's time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
+        while True:
+            fetched: Fetched = await loop.run_in_executor(
+                self._threads, self._fetching.fetch, request, header.version
+            )
+            is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
+            if is_enough or loop.time() >= deadline or not fetched.logs:
+                break
+            while (left := deadline - loop.time()) > 0:
+                await asyncio.sleep(min(left, _LOOK_EVERY))
+                if any(log.has_changed for log in fetched.logs):
+                    break
+        return fetched.response
+
+
+_OF_GROUPS = (
+    ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS,
+    ApiKey.DESCRIBE_GROUPS,
+)

@@ -1,0 +1,168 @@
+"""One partition as it is served, which follows its directory.
+
+What is sent is always whole batches of one segment, which were read before with their checksums.
+So no corrupt byte leaves, and what is sent afterwards lies in the page cache.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
+from kafkastore.log.isolation import find_aborted_txns
+from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.store.partition_log import PartitionLog
+
+NO_EPOCH = -1
+
+
+class FileRange(Elsewhere):
+    """Whole batches of an open `.log`; `close` it when they are sent.
+
+    `end_offset` is exclusive.
+    """
+
+    def __init__(self, log: LogFile, position: int, size: int, end_offset: int) -> None:
+        self.log, self.position, self.size, self.end_offset = log, position, size, end_offset
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of the open file."""
+        return self.log.descriptor
+
+    def close(self) -> None:
+        """Close the file."""
+        self.log.close()
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer's transaction that was aborted, from its first offset on."""
+
+    producer_id: int
+    first_offset: int
+
+
+class ServedLog:
+    """A partition of the served cluster; threads may share it."""
+
+    def __init__(self, log: PartitionLog, leader_epoch: int | None = None) -> None:
+        self.log = log
+        self._known_epoch = leader_epoch
+        self._seen = self._look()
+
+    def follow(self) -> bool:
+        """Look at the directory again if it has changed; return whether it has."""
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        self.log.refresh()
+        return True
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether `follow` would find something new."""
+        return self._look() != self._seen
+
+    def _look(self) -> tuple[int, ...]:
+        """Return what changes when the log grows, rolls or loses segments."""
+        try:
+            directory = os.stat(self.log.path).st_mtime_ns
+            active = os.stat(self.log.segments[-1].log_path) if self.log.segments else None
+        except (OSError, KafkaStoreError):
+            return ()
+        return (directory, *([] if active is None else [active.st_size, active.st_mtime_ns]))
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch; -1 if the log has none, as before 0.11."""
+        epochs = self.log.leader_epochs
+        newest = epochs[-1].epoch if epochs else NO_EPOCH
+        return newest if self._known_epoch is None else max(newest, self._known_epoch)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to one, and where it ends; or -1, -1."""
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        return LeaderEpochs(log.leader_epochs).end_offset_for(
+            epoch, log_end_offset=log.log_end_offset
+        )
+
+    def read(
+        self, offset: int, end_offset: int, max_bytes: int, *, at_least_one: bool
+    ) -> FileRange | None:
+        """Find the batches from the one that has an offset up to `end_offset`, exclusive.
+
+        None: there is none, or no room. A first one of more than `max_bytes` is returned whole if
+        `at_least_one`. Raises `CorruptionError` if the first is corrupt.
+        """
+        return self.log.retry_if_changed(
+            lambda: self._read(offset, end_offset, max_bytes, at_least_one)
+        )
+
+    def _read(
+        self, offset: int, end_offset: int, max_bytes: int, at_least_one: bool
+    ) -> FileRange | None:
+        for segment in self.log.segments_between(offset, end_offset):
+            found = _batches_of(segment, offset, end_offset, max_bytes, at_least_one)
+            if found is not None:
+                return found if found.size else None
+        return None
+
+    def aborted(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions with a batch in a range of offsets."""
+        found = find_aborted_txns(self.log, start_offset, end_offset)
+        found = np.sort(found, order=("first_offset", "producer_id"))
+        return [
+            AbortedTransaction(*each)
+            for each in found[["producer_id", "first_offset"]].tolist()
+        ]
+
+
+def _batches_of(
+    segment: LogSegment, offset: int, end_offset: int, max_bytes: int, at_least_one: bool
+) -> FileRange | None:
+    """Find batches of a segment: None if all end before, size 0 without room."""
+    log = segment.open_log()
+    start = end = last = -1
+    try:
+        position = segment.position_before(offset, log)
+        first_read = min(max(max_bytes, SMALLEST_READ), LARGEST_READ)
+        for run in log.runs(position, verify_crc=True, first_read=first_read):
+            headers = run.headers
+            slot = 0
+            if start < 0:
+                slot = int(np.searchsorted(headers["last_offset"], offset))
+                if slot == len(headers):
+                    continue
+                start = end = int(headers["position"][slot])
+            ends = headers["position"][slot:] + headers["size"][slot:]
+            firsts = np.where(
+                headers["base_offset"] < 0, headers["last_offset"], headers["base_offset"]
+            )[slot:]
+            fits = (ends - start <= max_bytes) & (firsts < end_offset)
+            if end == start and at_least_one:
+                fits[0] = firsts[0] < end_offset
+            count = len(fits) if fits.all() else int(fits.argmin())
+            if count:
+                end = int(ends[count - 1])
+                last = int(headers["last_offset"][slot + count - 1])
+            if count < len(fits):
+                break
+    except CorruptionError as error:
+        if end <= start:
+            raise error.located(segment.log_path) from error
+    except SegmentGoneError:
+        log.close()
+        raise
+    if start < 0:
+        log.close()
+        return None
+    return FileRange(log, start, end - start, last + 1)

@@ -1,0 +1,190 @@
+"""Serve directories as a read-only Kafka cluster of one node."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kafkastore.errors import ArgumentValueError
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.lookup.rules import CORRECT, broker_rules
+from kafkastore.server.catalog import Catalog, Node
+from kafkastore.server.connections import Connections
+from kafkastore.server.node import ServedNode
+from kafkastore.store.cluster_metadata import Metadata
+from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
+
+FREE_PORT = "127.0.0.1:0"
+
+
+class Address(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(name: str, text: str) -> Address:
+    """Parse ``host:port``; `name` is that of the argument, for the error."""
+    host, colon, port = text.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise ArgumentValueError(name, "host:port", text)
+    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+class ServedCluster(NamedTuple):
+    """A running server.
+
+    Parameters
+    ----------
+    bootstrap_servers : str
+        What clients take as ``bootstrap.servers``.
+    catalog : Catalog
+        What is served.
+    """
+
+    bootstrap_servers: str
+    catalog: Catalog
+
+
+@contextmanager
+def serve(
+    path: Paths,
+    partitions: Iterable[AnyPartition] | None = None,
+    *,
+    listen: str = FREE_PORT,
+    advertise: str | None = None,
+    rules: str = CORRECT,
+    metadata: Metadata = None,
+    with_groups: bool = True,
+) -> Iterator[ServedCluster]:
+    """Serve directories to Kafka clients, as a cluster of one node, in a block.
+
+    Nothing in the directories is changed. Consumers may join groups and commit; both live in memory
+    and are gone afterwards. Directories that grow are followed.
+
+    Parameters
+    ----------
+    path : path-like, sequence of path-like, or LogStore
+        The log directories or partition directories.
+    partitions : iterable, optional
+        Each as ``("orders", 3)`` or ``"orders-3"``. Default: all.
+    listen : str
+        Where to accept clients, ``host:port``; port 0 is a free one. There is neither encryption
+        nor authentication.
+    advertise : str, optional
+        Where clients reach it, ``host:port``, if that is another address.
+    rules : str
+        For offsets by time: ``correct``, a version of Kafka, ``kip-33`` or ``legacy``.
+    metadata : path-like, optional
+        Where the cluster's metadata is, for topic ids and leader epochs. Default: the directories,
+        if they have it.
+    with_groups : bool
+        Whether consumers may join groups and commit.
+
+    Yields
+    ------
+    ServedCluster
+
+    Raises
+    ------
+    ArgumentValueError
+        If an address is not ``host:port``, or the host is not known.
+    OSError
+        If the address can't be used.
+    UnknownRulesError
+        If the rules are unknown.
+    NotALogDirectoryError
+        If a path is not a log directory.
+    KeyError
+        If a partition is not in the directories.
+
+    Examples
+    --------
+    >>> with serve("kafka-logs") as cluster:    # doctest: +SKIP
+    ...     consumer = KafkaConsumer("orders", bootstrap_servers=cluster.bootstrap_servers)
+    """
+    def list_partitions() -> tuple[LogStore, list[TopicPartition]]:
+        store = open_paths(path)
+        return store, store.chosen(partitions)
+
+    with serve_catalog(
+        Catalog(list_partitions, metadata),
+        listen=listen, advertise=advertise, rules=rules, with_groups=with_groups,
+    ) as served:
+        yield served
+
+
+@contextmanager
+def serve_catalog(
+    catalog: Catalog,
+    *,
+    listen: str,
+    advertise: str | None = None,
+    rules: str = CORRECT,
+    with_groups: bool = True,
+) -> Iterator[ServedCluster]:
+    """Serve what a catalog lists, while the block runs; see `serve`."""
+    broker_rules(rules)
+    address = parse_address("listen", listen)
+    known = None if advertise is None else parse_address("advertise", advertise)
+    with _bound(address) as sock:
+        at = known or Address(address.host, sock.getsockname()[1])
+        node = Node(catalog.node_id, at.host, at.port)
+        thread = _LoopThread(
+            Connections(ServedNode(catalog, node, rules, with_groups=with_groups)), sock
+        )
+        thread.start()
+        try:
+            yield ServedCluster(str(at), catalog)
+        finally:
+            thread.end()
+
+
+def _bound(listen: Address) -> socket.socket:
+    """Return a socket that is bound to an address."""
+    try:
+        family, _, _, _, where = socket.getaddrinfo(
+            listen.host, listen.port, type=socket.SOCK_STREAM
+        )[0]
+        return socket.create_server(where[:2], family=family)
+    except socket.gaierror as error:
+        raise ArgumentValueError("listen", "a known host", listen.host) from error
+
+
+class _LoopThread(threading.Thread):
+    """An event loop with the connections, in a thread."""
+
+    def __init__(self, connections: Connections, sock: socket.socket) -> None:
+        super().__init__(name="kafkastore-serve", daemon=True)
+        self._connections, self._sock = connections, sock
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+
+    def start(self) -> None:
+        super().start()
+        self._ready.wait()
+
+    def run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._connections.listen(self._sock))
+            self._ready.set()
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._connections.close())
+        finally:
+            self._ready.set()
+            self._loop.close()
+
+    def end(self) -> None:
+        """End the connections, and wait for the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.join()
