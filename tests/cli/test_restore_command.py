@@ -56,6 +56,18 @@ def test_the_plan_shows_directories_and_is_undone(
     assert [each.name for each in new.iterdir()] == ["meta.properties"]
 
 
+def test_the_change_of_a_directory_that_is_empty_again_is_listed(
+    run: Run, source: Path, new: Path, metadata: Path
+) -> None:
+    (new / "meta.properties").unlink()
+    assert run("restore", source, new, "--metadata", metadata, "--yes").code == 0
+    (journal,) = find_journals(new)
+    assert run("changes", "undo", journal.area).code == 0
+    assert not list(new.iterdir())
+    (listed,) = run("changes", "list", new, "--json").lines
+    assert (listed["phase"], listed["undo_area"]) == ("undone", str(journal.area))
+
+
 def test_without_the_topic_id_it_is_refused(run: Run, source: Path, new: Path) -> None:
     assert_one_sentence(run("restore", source, new, "--yes"))
     (new / "meta.properties").unlink()
