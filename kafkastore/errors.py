@@ -463,6 +463,8 @@ class RefusalReason(StrEnum):
     """The disk is too small."""
     UNSUPPORTED = "unsupported"
     """The file system or the storage can't do what the change needs."""
+    NOT_SERVED = "not-served"
+    """A broker would not serve the partition: the cluster does not have it there."""
     OTHER = "other"
     """Another reason; the text has it."""
 

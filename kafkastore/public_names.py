@@ -40,7 +40,11 @@ from kafkastore.errors import (
     UnsupportedTimestampError,
     WriterFailedError,
 )
-from kafkastore.formats.indexes.entries import LogOffsetPosition, TimestampAndOffset
+from kafkastore.formats.indexes.entries import (
+    IN_REMOTE_STORAGE,
+    LogOffsetPosition,
+    TimestampAndOffset,
+)
 from kafkastore.formats.records.record_batch import Record, RecordBatch, TimestampType
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.best_replicas import best_replicas
@@ -82,6 +86,7 @@ from kafkastore.writing.log_writer import AppendInfo, LogWriter
 from kafkastore import legacy, migration  # isort: skip
 
 __all__ = [
+    "IN_REMOTE_STORAGE",
     "AppendInfo",
     "ArgumentTypeError",
     "ArgumentValueError",

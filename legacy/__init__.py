@@ -6,6 +6,7 @@ Imported as ``kafkastore.legacy``.
 from kafkastore.legacy.comparison import (
     Comparison,
     ComparisonSummary,
+    RemoteOutcomes,
     compare,
     compare_columns,
     summarize,
@@ -28,6 +29,7 @@ __all__ = [
     "InvalidMtimesError",
     "OffsetTimes",
     "PartitionOffsets",
+    "RemoteOutcomes",
     "SegmentTime",
     "UnsupportedTimestampError",
     "compare",

@@ -13,9 +13,10 @@ from kafkastore.legacy.comparison import Timestamps, as_timestamps
 from numpy.typing import NDArray
 
 from kafkastore.clock import clock
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import InRemoteSegmentError, KafkaStoreError
 from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import OffsetTimes, first_offsets_before
+from kafkastore.lookup.rules import CORRECT
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.time_axes import LAST_DATE_MS, ON_WHITE, Palette, time_axes, write_times
 from kafkastore.versions import NEWEST_VERSION
@@ -83,10 +84,21 @@ def plot_answers(
     return AnswerPlot(
         targets,
         first_offsets_before(times, targets, now),
-        np.ascontiguousarray(log.offsets_for_timestamps(targets, rules)["offset"]),
-        np.ascontiguousarray(log.offsets_for_timestamps(targets)["offset"]),
+        _find_offsets(log, targets, rules),
+        _find_offsets(log, targets, CORRECT),
         times,
     )
+
+
+def _find_offsets(
+    log: PartitionLog, targets: NDArray[np.int64], rules: str
+) -> NDArray[np.int64]:
+    """Find offsets for times; raise if one is in remote storage, and so unknown."""
+    remote: dict[int, InRemoteSegmentError] = {}
+    found = log.offsets_for_timestamps(targets, rules, remote=remote)
+    for error in remote.values():
+        raise error
+    return np.ascontiguousarray(found["offset"])
 
 
 def draw_answers(

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.clock import clock
-from kafkastore.errors import ArgumentTypeError
+from kafkastore.errors import ArgumentTypeError, InRemoteSegmentError
 from kafkastore.formats.indexes.entries import (
+    IN_REMOTE_STORAGE,
     TIMESTAMP_AND_OFFSET,
     TimestampAndOffset,
     as_targets,
@@ -35,7 +36,7 @@ COMPARISON = np.dtype(
         ("missed", "<i8"),
     ]
 )
-"""One `Comparison`; -1 where there is none."""
+"""One `Comparison`; -1 where there is none, `IN_REMOTE_STORAGE` for an offset that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +49,23 @@ class Comparison:
         ms since 1970.
     legacy : int or None
         The first offset that OffsetRequest v0 returned; None if it returned none.
-    broker : TimestampAndOffset or None
-        The answer of a broker with time indexes.
-    correct : TimestampAndOffset or None
-        The first record at or after the time; None if there is none.
+    broker : TimestampAndOffset, InRemoteSegmentError or None
+        The answer of a broker with time indexes, or the remote segment in which it looks for it.
+    correct : TimestampAndOffset, InRemoteSegmentError or None
+        The first record at or after the time, or the remote segment that has it; None if there is
+        none.
     redelivered : int or None
         If the legacy offset is lower than the correct one: records between the two, which a
         consumer reads although they are earlier. If no record matches: all records from the legacy
-        offset on. None without a legacy answer.
+        offset on. None without a legacy answer, and if the correct offset is in remote storage.
     missed : int or None
         If the legacy offset is higher: records between the two, which a consumer never reads.
     """
 
     target_timestamp: int
     legacy: int | None
-    broker: TimestampAndOffset | None
-    correct: TimestampAndOffset | None
+    broker: TimestampAndOffset | InRemoteSegmentError | None
+    correct: TimestampAndOffset | InRemoteSegmentError | None
     redelivered: int | None
     missed: int | None
 
@@ -86,6 +88,9 @@ class ComparisonSummary(NamedTuple):
         The same for the worst time.
     broker_differs : int
         Times for which the broker with time indexes does not return the correct offset.
+    remote_times : int
+        Times for which one of these two is in remote storage, and so unknown; not counted in
+        `broker_differs`.
     """
 
     times: int = 0
@@ -97,6 +102,7 @@ class ComparisonSummary(NamedTuple):
     most_redelivered: int = 0
     most_missed: int = 0
     broker_differs: int = 0
+    remote_times: int = 0
 
     def combined(self, other: ComparisonSummary) -> ComparisonSummary:
         """Return the summary of both.
@@ -112,6 +118,29 @@ class ComparisonSummary(NamedTuple):
                 for name, mine, its in zip(self._fields, self, other, strict=True)
             )
         )
+
+
+class RemoteOutcomes(NamedTuple):
+    """The remote segments of times whose answers are in remote storage, by time.
+
+    Parameters
+    ----------
+    broker, correct : dict of int to InRemoteSegmentError
+        Of the answers of the broker with time indexes, and of the correct ones.
+    """
+
+    broker: dict[int, InRemoteSegmentError]
+    correct: dict[int, InRemoteSegmentError]
+
+    def segment_of(self, timestamp: int) -> InRemoteSegmentError | None:
+        """Return the segment of the correct answer, or else of the broker's, if any.
+
+        Parameters
+        ----------
+        timestamp : int
+            The requested time, ms since 1970.
+        """
+        return self.correct.get(timestamp) or self.broker.get(timestamp)
 
 
 def compare(
@@ -163,6 +192,7 @@ def compare(
     Records are counted, not offsets: gaps of compacted logs and transaction markers do not count.
     The records between the lowest and the highest answer are read only once for all times.
     """
+    remote = RemoteOutcomes({}, {})
     compared = compare_columns(
         log,
         timestamps,
@@ -173,13 +203,14 @@ def compare(
         whole_seconds=whole_seconds,
         on_corrupt=on_corrupt,
         skipped=skipped,
+        remote=remote,
     )
     return [
         Comparison(
             target,
             _or_none(legacy),
-            _record(broker),
-            _record(correct),
+            remote.broker.get(target) or _record(broker),
+            remote.correct.get(target) or _record(correct),
             _or_none(redelivered),
             _or_none(missed),
         )
@@ -208,6 +239,7 @@ def compare_columns(
     whole_seconds: bool = False,
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
+    remote: RemoteOutcomes | None = None,
 ) -> NDArray[np.void]:
     """Compare many times at once; otherwise the same as `compare`.
 
@@ -215,12 +247,16 @@ def compare_columns(
     ----------
     log, timestamps, now, mtimes, rules, legacy_rules, whole_seconds, on_corrupt, skipped
         As for `compare`.
+    remote : RemoteOutcomes, optional
+        Gets the remote segments of the times whose answers are in remote storage.
 
     Returns
     -------
     numpy.ndarray of COMPARISON, shape (n,)
-        One for each time, in the order of `timestamps`; -1 for None.
+        One for each time, in the order of `timestamps`; -1 for None, and `IN_REMOTE_STORAGE`, -2,
+        for an offset in remote storage.
     """
+    remote = RemoteOutcomes({}, {}) if remote is None else remote
     targets = as_timestamps(timestamps)
     now = clock() if now is None else now
     times = offset_times(log, now, legacy_rules, mtimes, whole_seconds=whole_seconds)
@@ -229,11 +265,11 @@ def compare_columns(
     compared["legacy"] = first_offsets_before(times, targets, now)
     # The lookup of correct answers records the skipped bytes.
     compared["broker"] = log.offsets_for_timestamps(
-        targets, rules, on_corrupt=on_corrupt, skipped=[]
+        targets, rules, on_corrupt=on_corrupt, skipped=[], remote=remote.broker
     )
     corrupt: list[SkippedBytes] = []
     compared["correct"] = log.offsets_for_timestamps(
-        targets, on_corrupt=on_corrupt, skipped=corrupt
+        targets, on_corrupt=on_corrupt, skipped=corrupt, remote=remote.correct
     )
     legacy, correct = compared["legacy"], compared["correct"]["offset"]
     end, last = log.end_offset(on_corrupt, corrupt), INT64_MAX
@@ -241,7 +277,8 @@ def compare_columns(
         end = last = corrupt[0].start_offset
     # If no record matches, a correct consumer starts at the log end.
     begins = np.where(correct < 0, end, correct)
-    from_legacy = np.where(legacy < 0, begins, np.minimum(legacy, last))
+    is_unknown = (legacy < 0) | (correct == IN_REMOTE_STORAGE)
+    from_legacy = np.where(is_unknown, begins, np.minimum(legacy, last))
     offsets = np.unique(np.concatenate((begins, from_legacy)))
     counts = _records_before(log, offsets, on_corrupt, corrupt)
     if skipped is not None:
@@ -249,8 +286,8 @@ def compare_columns(
     ahead = (
         counts[np.searchsorted(offsets, begins)] - counts[np.searchsorted(offsets, from_legacy)]
     )
-    compared["redelivered"] = np.where(legacy < 0, -1, np.maximum(ahead, 0))
-    compared["missed"] = np.where(legacy < 0, -1, np.maximum(-ahead, 0))
+    compared["redelivered"] = np.where(is_unknown, -1, np.maximum(ahead, 0))
+    compared["missed"] = np.where(is_unknown, -1, np.maximum(-ahead, 0))
     return compared
 
 
@@ -276,6 +313,8 @@ def summarize(compared: NDArray[np.void]) -> ComparisonSummary:
     """
     redelivered = np.maximum(compared["redelivered"], 0)
     missed = np.maximum(compared["missed"], 0)
+    broker, correct = compared["broker"]["offset"], compared["correct"]["offset"]
+    are_remote = (broker == IN_REMOTE_STORAGE) | (correct == IN_REMOTE_STORAGE)
     return ComparisonSummary(
         times=len(compared),
         unanswered_times=int((compared["legacy"] < 0).sum()),
@@ -285,7 +324,8 @@ def summarize(compared: NDArray[np.void]) -> ComparisonSummary:
         missed=int(missed.sum()),
         most_redelivered=int(redelivered.max(initial=0)),
         most_missed=int(missed.max(initial=0)),
-        broker_differs=int((compared["broker"]["offset"] != compared["correct"]["offset"]).sum()),
+        broker_differs=int(((broker != correct) & ~are_remote).sum()),
+        remote_times=int(are_remote.sum()),
     )
 
 

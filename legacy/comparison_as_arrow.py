@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from kafkastore.legacy.comparison import (
+    RemoteOutcomes,
     Timestamps,
     as_timestamps,
     columns_by_name,
     compare_columns,
 )
 
+from kafkastore.lookup.remote import remote_segment_row, remote_segment_type
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 def schema() -> pa.Schema:
     """Return the schema of comparisons: one row for each partition and time.
 
-    Times are ms since 1970; null means that there is no answer.
+    Times are ms since 1970; null means that there is no answer, or that it is in remote storage,
+    in `remote_segment`.
     """
     import pyarrow as pa  # imported late because it is slow
 
@@ -40,6 +43,7 @@ def schema() -> pa.Schema:
             pa.field("correct", pa.int64()),
             pa.field("redelivered", pa.int64()),
             pa.field("missed", pa.int64()),
+            pa.field("remote_segment", remote_segment_type()),
         ]
     )
 
@@ -74,26 +78,25 @@ def compare_as_arrow(
     import pyarrow as pa
 
     targets = as_timestamps(timestamps)
-    batches = [
-        as_record_batch(
-            log.topic_partition,
-            compare_columns(
-                log,
-                targets,
-                now=now,
-                mtimes=mtimes,
-                rules=rules,
-                legacy_rules=legacy_rules,
-                whole_seconds=whole_seconds,
-            ),
+    batches = []
+    for log in logs if isinstance(logs, Iterable) else [logs]:
+        remote = RemoteOutcomes({}, {})
+        compared = compare_columns(
+            log,
+            targets,
+            now=now,
+            mtimes=mtimes,
+            rules=rules,
+            legacy_rules=legacy_rules,
+            whole_seconds=whole_seconds,
+            remote=remote,
         )
-        for log in (logs if isinstance(logs, Iterable) else [logs])
-    ]
+        batches.append(as_record_batch(log.topic_partition, compared, remote))
     return pa.Table.from_batches(batches, schema())
 
 
 def as_record_batch(
-    topic_partition: TopicPartition, compared: NDArray[np.void]
+    topic_partition: TopicPartition, compared: NDArray[np.void], remote: RemoteOutcomes
 ) -> pa.RecordBatch:
     """Convert one partition's comparisons to Arrow, with the columns of `schema`."""
     import pyarrow as pa
@@ -103,5 +106,12 @@ def as_record_batch(
         pa.array([topic_partition.topic] * count, pa.string()),
         pa.array(np.full(count, topic_partition.partition, np.int32)),
         *(pa.array(each, mask=each < 0) for each in columns_by_name(compared).values()),
+        pa.array(
+            (
+                remote_segment_row(remote.segment_of(target))
+                for target in compared["target_timestamp"].tolist()
+            ),
+            remote_segment_type(),
+        ),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema())

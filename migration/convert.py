@@ -186,10 +186,14 @@ def plan_convert(
 
 
 class ConvertedPartition(NamedTuple):
-    """The part of a `ConvertPlan` for one partition."""
+    """The part of a `ConvertPlan` for one partition.
+
+    `old` has the names of the converted logs that have messages of old formats.
+    """
 
     changes: list[FileChange]
     unconverted: list[UnconvertedSegment]
+    old: frozenset[str]
 
 
 def convert_partition(
@@ -202,7 +206,21 @@ def convert_partition(
     step: Callable[[], None] | None,
 ) -> ConvertedPartition:
     """Plan one partition in any process; `step` is called after each segment."""
-    done = _Partition(open_partition(place), codec, untimed, leader_epoch, index_interval_bytes)
+    return convert_log(
+        open_partition(place), codec, untimed, leader_epoch, index_interval_bytes, step
+    )
+
+
+def convert_log(
+    log: PartitionLog,
+    codec: str | None,
+    untimed: Untimed,
+    leader_epoch: int | None,
+    index_interval_bytes: int,
+    step: Callable[[], None] | None,
+) -> ConvertedPartition:
+    """Plan an open partition; `step` is called after each segment."""
+    done = _Partition(log, codec, untimed, leader_epoch, index_interval_bytes)
     for segment in done.log.segments:
         done.convert(segment)
         if step is not None:
@@ -210,7 +228,7 @@ def convert_partition(
     if leader_epoch is not None and done.unconverted:
         done.leave_all()
     done.add_epochs()
-    return ConvertedPartition(done.changes, done.unconverted)
+    return ConvertedPartition(done.changes, done.unconverted, frozenset(done.old))
 
 
 @dataclass(slots=True)
@@ -224,6 +242,7 @@ class _Partition:
     index_interval_bytes: int
     changes: list[FileChange] = field(default_factory=list)
     unconverted: list[UnconvertedSegment] = field(default_factory=list)
+    old: list[str] = field(default_factory=list)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
 
     def convert(self, segment: LogSegment) -> None:
@@ -249,6 +268,8 @@ class _Partition:
                     position=summary.valid_bytes,
                 )
             self.changes += list(self._changes(segment))  # all of them, or none
+            if not summary.magics <= {2}:
+                self.old.append(segment.log_path.name)
         except (NotAFileError, SegmentGoneError):
             raise
         except (KafkaStoreError, ValueError) as error:

@@ -1,30 +1,39 @@
 """Plans that put partitions of a disk into the empty logs of new topics.
 
-A new topic has an id of its own, leader epoch 0 and, on the broker that is stopped, an empty log.
-The plan replaces the files of that log: those of the old one are copied, without its topic id, with
-leader epoch 0 and owners of the new directory, and indexes are those that recovery would build.
-The source is not changed.
+A new topic has an id of its own, leader epoch 0 and, on the broker that is stopped, an empty log,
+or none yet. The plan replaces the files of that log, or creates its directory with the topic id:
+the files of the old log are copied, without its topic id, with leader epoch 0 and owners of the new
+directory, and indexes are those that recovery would build. The source is not changed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.migration.convert import UNTIMED, ConvertedPartition, Untimed, convert_partition
+from kafkastore.migration.convert import UNTIMED, ConvertedPartition, Untimed, convert_log
+from kafkastore.migration.new_logs import NewLog, NewLogs, open_new_log_dir
 
 from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
-from kafkastore.changes.file_state import PERMISSIONS, FileState, read_state
+from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.inspection import raise_refusals
-from kafkastore.changes.plan import Content, Converted, Copied, FileChange, Inline, Plan, Rebuilt
+from kafkastore.changes.plan import (
+    NOT_EXECUTABLE,
+    Content,
+    Converted,
+    Copied,
+    FileChange,
+    Inline,
+    Plan,
+    Rebuilt,
+)
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.formats.state.checkpoints import pack_offset_checkpoint
 from kafkastore.formats.state.file_names import (
-    CLEAN_SHUTDOWN_FILE,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
@@ -42,7 +51,8 @@ from kafkastore.paths import refuse_remote
 from kafkastore.runner import Progress, Steps, in_threads
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, rebuild_indexes
-from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths, open_store
+from kafkastore.store.cluster_metadata import Metadata
+from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import PartitionPath, list_unique_paths, open_partition
 from kafkastore.store.unread_partition import count_segments
@@ -61,19 +71,24 @@ def plan_restore(
     partitions: Collection[AnyPartition] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    metadata: Metadata = None,
+    without_topic_ids: bool = False,
 ) -> Plan:
     """Plan to put partitions into the empty logs of a stopped broker's new topics.
 
     Segments, producer snapshots, transaction indexes and the log start are taken from the source;
     offset and time indexes are rebuilt, and messages of old formats become record batches.
-    ``partition.metadata`` stays that of the new topic. Files get the owners of the new ones.
+    ``partition.metadata`` stays that of the new topic. Files get the owners of the new ones. A
+    missing partition directory is created, with the topic id of the new topic, and with the owners
+    and the mode of the directories next to it.
 
     Parameters
     ----------
     source : path-like, LogStore or list of these
         Log directories, or partition directories, best after `plan_repair`.
     log_dir : path-like
-        One of ``log.dirs`` of a broker that was stopped after the topics had been created.
+        One of ``log.dirs`` of a broker that was stopped after the topics had been created; also
+        one that is empty, or was only formatted, as after a disk was replaced.
     leader_epoch : int
         The leader epoch of every batch: at most that of the new topic.
     untimed : str
@@ -88,6 +103,12 @@ def plan_restore(
         Number of partitions read in parallel; by default the number of processors.
     progress : callable, optional
         Called with the number of segments read and the total, one thread at a time.
+    metadata : Cluster, path-like, LogStore or list of these, optional
+        The new cluster, or where its metadata is: the ids of its topics. Default: the metadata log
+        in `log_dir`, or else the ids of the topic's other partitions there.
+    without_topic_ids : bool
+        Whether partition directories may be created without topic ids in an empty `log_dir`, as for
+        a broker with ZooKeeper.
 
     Returns
     -------
@@ -97,8 +118,9 @@ def plan_restore(
     Raises
     ------
     ChangeRefusedError
-        If the broker was not stopped, a partition does not exist there or has records, or a
-        segment is corrupt or replaces others; for several partitions `PlanRefusedError`.
+        If the broker was not stopped, would not serve a partition whose directory is missing, or a
+        partition has records, or a segment is corrupt or replaces others; for several partitions
+        `PlanRefusedError`.
     DuplicatePartitionError
         If a partition is in several directories of the source.
     KeyError
@@ -113,55 +135,60 @@ def plan_restore(
     check_choice("untimed", untimed, UNTIMED)
     threads = thread_count(threads)
     refuse_remote(log_dir)
-    target = open_store(os.path.abspath(log_dir))
-    if not target.log_dirs:
-        raise ChangeRefusedError(
-            f"{log_dir} is a partition directory: name the log directory that it is in",
-            RefusalReason.UNSUITABLE_PLACE,
-            log_dir,
-        )
-    root = target.log_dirs[0]
-    if not root.is_clean:
-        raise ChangeRefusedError(
-            f"{root.path} has no {CLEAN_SHUTDOWN_FILE}: start its broker, and stop it again",
-            RefusalReason.IN_USE,
-            root.path,
-        )
+    new_logs = NewLogs(open_new_log_dir(log_dir), metadata, without_topic_ids)
+    root = new_logs.log_dir
     store = open_paths(source)
     if partitions is None:
         partitions = [each for each in store.partitions if not each.topic.startswith("__")]
-    places = list_unique_paths(store, partitions)
     step = None if progress is None else Steps(progress, count_segments(store.logs_of(partitions)))
     convert = partial(
-        convert_partition, codec=None, untimed=untimed, leader_epoch=leader_epoch,
+        convert_log, codec=None, untimed=untimed, leader_epoch=leader_epoch,
         index_interval_bytes=index_interval_bytes, step=step,
     )
-    work = partial(
-        _restore_place, target=target, convert=convert, index_interval_bytes=index_interval_bytes
-    )
-    changes: list[FileChange] = []
+    targets: dict[TopicPartition, NewLog] = {}
     refusals: list[ChangeRefusedError] = []
-    for found in in_threads(threads)(work, places, weigh=lambda place: place.bytes):
+    places = list_unique_paths(store, partitions)
+    for place in places:
+        try:
+            targets[place.topic_partition] = new_logs.find(place.topic_partition)
+        except ChangeRefusedError as error:
+            refusals.append(error)
+    work = partial(
+        _restore_place, targets=targets, convert=convert, index_interval_bytes=index_interval_bytes
+    )
+    known = [place for place in places if place.topic_partition in targets]
+    changes: list[FileChange] = []
+    starts: dict[TopicPartition, int] = {}
+    for found in in_threads(threads)(work, known, weigh=lambda place: place.bytes):
         if isinstance(found, ChangeRefusedError):
             refusals.append(found)
         else:
-            changes += found
+            changes += found.changes
+            starts |= found.log_start
     raise_refusals(refusals)
-    changes += _log_starts(root, map(open_partition, places))
-    return Plan(str(root.path), _JOB, tuple(changes))
+    changes += _log_starts(root, starts)
+    created = (each.created for each in targets.values() if each.created is not None)
+    return Plan(str(root.path), _JOB, tuple(changes), directories=tuple(created))
+
+
+class _Restored(NamedTuple):
+    """The changes of one partition, and its log start if it is within a segment."""
+
+    changes: list[FileChange]
+    log_start: dict[TopicPartition, int]
 
 
 def _restore_place(
     place: PartitionPath,
     *,
-    target: LogStore,
-    convert: Callable[[PartitionPath], ConvertedPartition],
+    targets: Mapping[TopicPartition, NewLog],
+    convert: Callable[[PartitionLog], ConvertedPartition],
     index_interval_bytes: int,
-) -> list[FileChange] | ChangeRefusedError:
+) -> _Restored | ChangeRefusedError:
     """Plan one partition, or say why it can't be restored."""
+    log = open_partition(place)
     try:
-        directory = _find_empty_log(target, place.topic_partition)
-        converted = convert(place)
+        converted = convert(log)
         for log_path, reason in converted.unconverted:
             path = os.path.join(place.path, os.path.basename(log_path))
             raise ChangeRefusedError(
@@ -169,52 +196,33 @@ def _restore_place(
                 RefusalReason.OTHER,
                 path,
             )
-        files = _RestoredFiles(open_partition(place), converted, index_interval_bytes)
-        return list(_changes(files, directory, str(place.topic_partition)))
+        files = _RestoredFiles(log, converted, index_interval_bytes)
+        changes = list(_changes(files, targets[place.topic_partition]))
     except ChangeRefusedError as error:
         return error
+    start = log.log_start_offset
+    is_within = bool(log.segments) and start > log.segments[0].base_offset
+    return _Restored(changes, {place.topic_partition: start} if is_within else {})
 
 
-def _find_empty_log(target: LogStore, topic_partition: TopicPartition) -> Path:
-    """Return the directory of a new topic's partition; refuse one that had records."""
-    if topic_partition not in target.partitions:
-        path = target.log_dirs[0].path / str(topic_partition)
-        raise ChangeRefusedError(
-            f"{path} does not exist: create the topic, with as many partitions and one replica on "
-            "this broker, and stop the broker",
-            RefusalReason.NOT_A_DIRECTORY,
-            path,
-        )
-    log = target[topic_partition]
-    start, end = log.log_start_offset, log.log_end_offset
-    if (start, end) != (0, 0):
-        raise ChangeRefusedError(
-            f"{log.path} has, or had, records: it must be the log of a new topic, but begins at "
-            f"offset {start} and ends at {end}",
-            RefusalReason.NOT_EMPTY,
-            log.path,
-        )
-    return log.path
-
-
-def _changes(files: _RestoredFiles, directory: Path, name: str) -> Iterator[FileChange]:
-    """Yield the changes of a directory: restored files, then removed ones."""
-    like = os.stat(next(each for each in sorted(directory.iterdir()) if each.is_file()))
-    mode, user, group = like.st_mode & PERMISSIONS, like.st_uid, like.st_gid
+def _changes(files: _RestoredFiles, target: NewLog) -> Iterator[FileChange]:
+    """Yield the changes of a directory: topic id, restored files, removed files."""
+    yield from target.topic_id_change()
+    name = target.path.name
     restored = set()
     for file in files.list():
         restored.add(file.name)
-        before = read_state(directory / file.name)
-        after = replace(file.state, mode=mode, user=user, group=group)
+        before = read_state(target.path / file.name)
+        after = target.state_of(file.state)
         is_dated = file.name.endswith(LOG_SUFFIX)  # brokers use no other file's modification time
         if not (after.same_file(before) if is_dated else after.same_bytes(before)):
             why = f"restored from {files.log.path}"
             yield FileChange(f"{name}/{file.name}", before, after, file.content, why)
-    for each in sorted(os.listdir(directory)):
+    for each in [] if target.created is not None else sorted(os.listdir(target.path)):
         is_of_log = each == LEADER_EPOCH_CHECKPOINT or parse_segment_file(each) is not None
         if is_of_log and each not in restored:
             yield FileChange(
-                f"{name}/{each}", read_state(directory / each), None, None, _WHY_REMOVED
+                f"{name}/{each}", read_state(target.path / each), None, None, _WHY_REMOVED
             )
 
 
@@ -234,6 +242,7 @@ class _RestoredFiles:
     ) -> None:
         self.log = log
         self.index_interval_bytes = index_interval_bytes
+        self.old = converted.old
         self.rewritten = {os.path.basename(each.path): each for each in converted.changes}
 
     def list(self) -> Iterator[_RestoredFile]:
@@ -261,7 +270,7 @@ class _RestoredFiles:
 
     def _indexes(self, segment: LogSegment) -> Iterator[_RestoredFile]:
         """Yield the indexes that recovery would build."""
-        has_old_formats = segment.log_path.name in self.rewritten and segment.summary.magics != {2}
+        has_old_formats = segment.log_path.name in self.old
         rebuilt = None
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = segment.log_path.with_suffix(suffix)
@@ -292,13 +301,8 @@ class _RestoredFiles:
         return _RestoredFile(os.path.basename(change.path), change.after, change.content)
 
 
-def _log_starts(target: LogDir, logs: Iterable[PartitionLog]) -> Iterator[FileChange]:
-    """Yield the checkpoint's change, if a log begins within its first segment."""
-    starts = {
-        log.topic_partition: log.log_start_offset
-        for log in logs
-        if log.segments and log.log_start_offset > log.segments[0].base_offset
-    }
+def _log_starts(target: LogDir, starts: Mapping[TopicPartition, int]) -> Iterator[FileChange]:
+    """Yield the checkpoint's change, if logs begin within their first segments."""
     if not starts:
         return
     checkpoint = target.checkpoint(LOG_START_OFFSET_CHECKPOINT)
@@ -306,8 +310,13 @@ def _log_starts(target: LogDir, logs: Iterable[PartitionLog]) -> Iterator[FileCh
         raise checkpoint.error
     data = pack_offset_checkpoint({**checkpoint.offsets, **starts})
     before = read_state(checkpoint.path)
-    like = os.stat(checkpoint.path if before is not None else target.path / META_PROPERTIES)
-    after = FileState.of_bytes(data, like)
+    metadata = target.path / META_PROPERTIES
+    if before is not None or metadata.exists():
+        after = FileState.of_bytes(data, os.stat(metadata if before is None else checkpoint.path))
+    else:
+        like = os.stat(target.path)
+        after = FileState.of_bytes(data, like)
+        after = replace(after, mode=after.mode & NOT_EXECUTABLE)
     if not after.same_bytes(before):
         yield FileChange(
             LOG_START_OFFSET_CHECKPOINT, before, after, Inline(data),

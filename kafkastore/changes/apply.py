@@ -3,7 +3,8 @@
 1. Refuse the plan if a broker or another job of this package has the directory open, if an earlier
    plan is unfinished, if a file is neither in its old nor in its planned state, or if a file that
    the plan relies on has changed. No file is changed before all files were inspected.
-2. Write the plan into the undo area. Then, for each file:
+2. Write the plan into the undo area. Create the plan's directories, fsync the root, and record them
+   in the journal. Then, for each file:
    a. write the new bytes next to it under a name that no broker reads, and compare their digest
       with the plan's; set owners, mode and modification time; fsync;
    b. give the old file a second name in the undo area (a hard link, or a copy where links are not
@@ -37,6 +38,7 @@ from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
 from kafkastore.changes.execution import Execution, run_partitions
 from kafkastore.changes.inspection import check_space, raise_refusals
 from kafkastore.changes.journal import FailedPartition, Journal, JournalWriter, start_journal
+from kafkastore.changes.new_directories import create_directories, inspect_directories
 from kafkastore.changes.partition_changes import (
     InspectedPartition,
     PartitionChanges,
@@ -108,10 +110,10 @@ def apply(
     if not plan.changes:
         return Journal(area, plan, "applied")
     with locked_directory(to_path(plan.root)) as lock:
-        recorded = _check_places(plan, area, undo_dir, fs)
+        begun = _check_places(plan, area, undo_dir, fs)
         root = Path(os.path.realpath(plan.root))
         options = _ApplyOptions(lock, fs, threads, runner, progress)
-        inspected = _inspect(plan, root, area, recorded, options)
+        inspected = _inspect(plan, root, area, begun, options)
         return _apply(start_journal(plan, area, fs), inspected, options)
 
 
@@ -129,7 +131,7 @@ def resume_applying(
         journal = journal.read_again()
         _check_not_undoing(journal)
         options = _ApplyOptions(lock, fs, threads, runner, progress)
-        inspected = _inspect(journal.plan, journal.root, journal.area, journal.changed, options)
+        inspected = _inspect(journal.plan, journal.root, journal.area, journal, options)
         return _apply(journal, inspected, options)
 
 
@@ -148,19 +150,19 @@ _Inspected = Sequence[tuple[PartitionChanges, InspectedPartition]]
 
 def _check_places(
     plan: Plan, area: Path, undo_dir: str | os.PathLike[str] | None, fs: FileSystem
-) -> frozenset[str]:
+) -> Journal | None:
     """Refuse an unsuitable undo area, and a plan before an earlier one is finished.
 
-    Returns the paths that the plan's own journal has as changed, if it was started before.
+    Returns the plan's own journal, if it was started before.
     """
     check_area(plan, area, chosen=undo_dir is not None)
     with suppress(FileNotFoundError):
         check_trusted(area)
     close_partition_journals(area, fs)
-    recorded: frozenset[str] = frozenset()
+    own = None
     for journal in each_journal(plan.root, undo_dir):
         if journal.area == area:
-            recorded = journal.changed
+            own = journal
         elif not journal.is_finished:
             area_quoted = shlex.quote(str(journal.area))
             raise ChangeRefusedError(
@@ -169,7 +171,7 @@ def _check_places(
                 RefusalReason.UNFINISHED,
                 journal.area,
             )
-    return recorded
+    return own
 
 
 def _check_not_undoing(journal: Journal) -> None:
@@ -183,12 +185,13 @@ def _check_not_undoing(journal: Journal) -> None:
 
 
 def _inspect(
-    plan: Plan, root: Path, area: Path, recorded: frozenset[str], options: _ApplyOptions
+    plan: Plan, root: Path, area: Path, begun: Journal | None, options: _ApplyOptions
 ) -> _Inspected:
     """Inspect all files; refuse the whole plan if a file does not match it."""
+    recorded = frozenset() if begun is None else begun.changed
     inodes = tuple((str(path), inode) for path, inode in options.lock.inodes.items())
     like = PartitionChanges(0, str(root), str(area), plan.id, inodes, (), recorded)
-    partitions = list(split(plan.changes, like))
+    partitions = list(split(plan, like))
     if options.runner is not None:
         found = list(options.runner(inspect_partition, partitions, weigh=attrgetter("bytes")))
     else:
@@ -199,7 +202,8 @@ def _inspect(
     for each in found:
         if each.error is not None:
             raise each.error
-    raise_refusals([refusal for each in found for refusal in each.refusals])
+    of_directories = inspect_directories(root, plan.directories, begun)
+    raise_refusals([*of_directories, *(refusal for each in found for refusal in each.refusals)])
     options.lock.check()
     check_space(root, area, [each.needed for each in found], options.fs)
     return list(zip(partitions, found, strict=True))
@@ -227,6 +231,7 @@ def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> J
             total=total,
         )
         execution.make_directory(journal.area)
+        create_directories(execution, journal.plan.directories, journal)
         if options.runner is None:
             _apply_in_threads(execution, todo, options.threads)
         else:

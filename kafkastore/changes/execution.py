@@ -14,7 +14,7 @@ from kafkastore.changes.file_state import PERMISSIONS, FileState, status_of
 from kafkastore.changes.inspection import may_not_own
 from kafkastore.changes.journal import JournalWriter, Step
 from kafkastore.changes.no_follow import opened_directory
-from kafkastore.changes.plan import FileChange
+from kafkastore.changes.plan import NOT_EXECUTABLE, FileChange
 from kafkastore.changes.undo_area import AREA_MODE, kept_in, temporary_file
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
@@ -116,8 +116,8 @@ class Execution:
     ) -> None:
         """Set owners, mode and modification time of an open file; the caller flushes it.
 
-        Refused if that fails: a broker does not start if it cannot write its index. Refused too if
-        no file in the open directory `here` has these owners and this mode, whatever the plan says.
+        Refused if that fails (a broker must be able to write its index), or if neither the open
+        directory `here`, without execution, nor a file in it has these owners and this mode.
         """
         status, directory = os.fstat(descriptor), self.path(change).parent
         access = _Access(state.user, state.group, state.mode)
@@ -154,6 +154,8 @@ class Execution:
             return True
         if _access_of(status_of(self.kept(change))) == access:
             return True
+        if _access_of_new_file(os.fstat(here)) == access:
+            return True
         with os.scandir(here) as entries:
             return any(
                 _access_of(entry.stat(follow_symlinks=False)) == access
@@ -175,6 +177,12 @@ def _access_of(status: os.stat_result | None) -> _Access | None:
     if status is None:
         return None
     return _Access(status.st_uid, status.st_gid, status.st_mode & PERMISSIONS)
+
+
+def _access_of_new_file(directory: os.stat_result) -> _Access:
+    """Return the owners and the mode of a file in a new directory."""
+    mode = directory.st_mode & NOT_EXECUTABLE
+    return _Access(directory.st_uid, directory.st_gid, mode)
 
 
 def by_partition(changes: Iterable[FileChange]) -> list[list[FileChange]]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkastore.changes.file_state import FileState, read_state, status_of
 from kafkastore.changes.no_follow import opened_directory
-from kafkastore.changes.plan import FileChange
+from kafkastore.changes.plan import FileChange, NewDirectory
 from kafkastore.changes.undo_area import kept_in
 from kafkastore.errors import (
     ChangeRefusedError,
@@ -31,12 +31,22 @@ class ChangeState(Enum):
     DONE = "done"
 
 
+class UndoState(Enum):
+    """The result of inspecting one change before it is undone."""
+
+    RESTORE = "restore"
+    AS_BEFORE = "as before"
+    NOT_OURS = "not ours"
+    CHANGED_SINCE = "changed since"
+
+
 def inspect_changes(
-    root: Path, changes: Iterable[FileChange], recorded: frozenset[str]
+    root: Path, changes: Iterable[FileChange], recorded: frozenset[str], *, is_new: bool = False
 ) -> tuple[dict[str, ChangeState], list[ChangeRefusedError]]:
     """Return each change's state, and refusals of files that differ from the plan.
 
-    `recorded` has the paths that the journal has as changed.
+    `recorded` has the paths that the journal has as changed. `is_new`: the plan creates the
+    directory of the files, which need not exist yet.
     """
     states: dict[str, ChangeState] = {}
     refusals = []
@@ -47,7 +57,9 @@ def inspect_changes(
             check_directory(root, change, directories)
             state = _inspect(root, change, change.path in recorded)
             if state is ChangeState.PENDING and change.after is not None:
-                _check_owners(root / os.path.dirname(change.path), change.after, owners)
+                directory = root / os.path.dirname(change.path)
+                is_missing = is_new and not directory.exists()
+                check_owners(root if is_missing else directory, change.after, owners)
             states[change.path] = state
         except ChangeRefusedError as error:
             refusals.append(error)
@@ -96,7 +108,9 @@ def _inspect(root: Path, change: FileChange, is_recorded: bool) -> ChangeState:
     raise changed_since_plan(path)
 
 
-def _check_owners(directory: Path, after: FileState, known: set[tuple[Path, int, int]]) -> None:
+def check_owners(
+    directory: Path, after: FileState | NewDirectory, known: set[tuple[Path, int, int]]
+) -> None:
     """Refuse a new file whose owners this process may not give it; check each once."""
     asked = directory, after.user, after.group
     if asked in known:
@@ -107,7 +121,7 @@ def _check_owners(directory: Path, after: FileState, known: set[tuple[Path, int,
     known.add(asked)
 
 
-def may_not_own(directory: Path, after: FileState) -> ChangeRefusedError:
+def may_not_own(directory: Path, after: FileState | NewDirectory) -> ChangeRefusedError:
     """Return the error for owners that this process may not give to files."""
     return ChangeRefusedError(
         f"no permission to give the files of {directory} to user {after.user}, group "

@@ -41,7 +41,7 @@ from kafkastore.fs import FileSystem
 from kafkastore.segment.small_file import read_own_file
 
 Phase = Literal["applying", "applied", "undoing", "undone"]
-Step = Literal["changed", "restored", "left"]
+Step = Literal["created", "changed", "restored", "left"]
 
 FINISHED = ("applied", "undone")
 
@@ -71,13 +71,16 @@ class Journal:
     changed : frozenset of str
         Paths recorded as changed and not restored since.
     left : frozenset of str
-        Paths that `undo` did not restore, because they were changed since.
+        Paths that `undo` did not restore, because they were changed since; also directories that it
+        did not remove, because they are not empty.
     at_ms : int or None
         When that phase was recorded, in ms since 1970; None if it was not.
     failures : tuple of FailedPartition
         The partitions that the run that returned this journal did not finish.
     named_root : Path or None
         The directory that the caller named; see `root`.
+    created : frozenset of str
+        The plan's directories that are recorded as created and not removed since.
     """
 
     area: Path
@@ -88,6 +91,7 @@ class Journal:
     at_ms: int | None = None
     failures: tuple[FailedPartition, ...] = field(default=(), compare=False)
     named_root: Path | None = field(default=None, compare=False)
+    created: frozenset[str] = frozenset()
 
     @classmethod
     def open(
@@ -164,6 +168,7 @@ class Journal:
         """
         phase: Phase = "applying"
         at_ms: int | None = None
+        created: set[str] = set()
         changed: set[str] = set()
         left: set[str] = set()
         for event, path, event_ms in read_steps(area):
@@ -172,21 +177,29 @@ class Journal:
                     phase, at_ms = event, event_ms
                     if event == "applying":
                         left.clear()
+                case "created":
+                    created.add(path)
                 case "changed":
                     changed.add(path)
                 case "restored":
-                    changed.discard(path)
-                    left.discard(path)
+                    for paths in (created, changed, left):
+                        paths.discard(path)
                 case "left":
                     left.add(path)
         return cls(
-            area, plan, phase, frozenset(changed), frozenset(left), at_ms, named_root=named_root
+            area, plan, phase, frozenset(changed), frozenset(left), at_ms, named_root=named_root,
+            created=frozenset(created),
         )
 
     @property
     def is_finished(self) -> bool:
         """Whether there is nothing to resume."""
         return self.phase in FINISHED
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether directories of the plan may exist that are not recorded as created."""
+        return self.at_ms is not None and self.phase != "undone"
 
 
 def open_trusted(

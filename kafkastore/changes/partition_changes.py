@@ -21,7 +21,7 @@ from kafkastore.changes.inspection import (
     space_needed,
 )
 from kafkastore.changes.partition_journals import partition_journal
-from kafkastore.changes.plan import FileChange, InvalidPlanError
+from kafkastore.changes.plan import FileChange, InvalidPlanError, Plan
 from kafkastore.changes.undo_area import KEPT_DIRECTORY
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError
 from kafkastore.fs import FileSystem
@@ -64,7 +64,8 @@ class PartitionChanges(NamedTuple):
     """The changes of a plan in one partition directory, in the plan's order.
 
     `number` counts partitions from 0; `lock_inodes` are as in `DirectoryLock`; `recorded` has the
-    paths that the journal has as changed; `folder` is that of the partition journals, or empty.
+    paths that the journal has as changed; `folder` is that of the partition journals, or empty;
+    `is_new`: the plan creates the directory.
     """
 
     number: int
@@ -75,6 +76,7 @@ class PartitionChanges(NamedTuple):
     changes: tuple[FileChange, ...]
     recorded: frozenset[str]
     folder: str = ""
+    is_new: bool = False
 
     @property
     def directory(self) -> str:
@@ -91,13 +93,13 @@ class PartitionChanges(NamedTuple):
         )
 
 
-def split(
-    changes: Iterable[FileChange], like: PartitionChanges
-) -> Iterator[PartitionChanges]:
-    """Split changes by partition; all other fields are copied from `like`."""
-    for number, group in enumerate(by_partition(changes)):
+def split(plan: Plan, like: PartitionChanges) -> Iterator[PartitionChanges]:
+    """Split a plan's changes by partition; all other fields are copied from `like`."""
+    new = {each.name for each in plan.directories}
+    for number, group in enumerate(by_partition(plan.changes)):
         recorded = like.recorded.intersection(change.path for change in group)
-        yield like._replace(number=number, changes=tuple(group), recorded=recorded)
+        found = like._replace(number=number, changes=tuple(group), recorded=recorded)
+        yield found._replace(is_new=found.directory in new)
 
 
 class InspectedPartition(NamedTuple):
@@ -123,7 +125,7 @@ def inspect_partition(partition: PartitionChanges) -> InspectedPartition:
     nothing = SpaceNeeded(0, 0, None)
     try:
         states, refusals = inspect_changes(
-            Path(partition.root), partition.changes, partition.recorded
+            Path(partition.root), partition.changes, partition.recorded, is_new=partition.is_new
         )
         if refusals:
             return InspectedPartition({}, tuple(refusals), nothing)

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from os import PathLike
 from pathlib import PurePosixPath
@@ -28,9 +28,13 @@ from kafkastore.formats.state.file_names import InvalidNameError, parse_partitio
 from kafkastore.paths import is_url
 
 PLAN_FORMAT = 1
+#: The format of plans with new directories, which a reader of the first one would not create.
+_FORMAT_WITH_DIRECTORIES = 2
 
 # The limit of chown(2), where -1 means "no change".
 _MAX_OWNER = (1 << 32) - 2
+#: The mode bits of a directory that a file in it may have.
+NOT_EXECUTABLE = 0o666
 
 # Files that brokers write into a partition directory; they delete others there by suffix. Files of
 # the log directory itself are excluded: a job that wrote those would declare unflushed bytes
@@ -213,6 +217,38 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
+class NewDirectory:
+    """A partition directory that is created, by its name, such as ``orders-3``.
+
+    Its mode has permission bits only. Files in it may have its owners and its mode without
+    execution.
+    """
+
+    name: str
+    mode: int
+    user: int
+    group: int
+
+    def check(self) -> None:
+        """Refuse a directory that is not a partition's."""
+        if not is_partition_name(self.name) or parse_partition_directory(self.name).suffix:
+            raise InvalidPlanError(f"{self.name!r} is not a partition directory", self.name)
+        if self.mode & ~PERMISSIONS:
+            raise InvalidPlanError(
+                f"{self.name} must have a mode of permission bits only, got {self.mode:#o}",
+                self.name,
+            )
+
+    @property
+    def file_mode(self) -> int:
+        """The mode of files in it: that of the directory, but not executable."""
+        return self.mode & NOT_EXECUTABLE
+
+    def __str__(self) -> str:
+        return f"create directory {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All changes of one job below one root.
 
@@ -224,6 +260,8 @@ class Plan:
         The job that made the plan, for people: ``migrate (auto)``.
     changes : tuple of FileChange
         In the order in which they are applied; each file once.
+    directories : tuple of NewDirectory
+        The partition directories that are created first; each has a file in `changes`.
 
     Examples
     --------
@@ -237,6 +275,7 @@ class Plan:
     root: str
     job: str
     changes: tuple[FileChange, ...]
+    directories: tuple[NewDirectory, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         if not is_url(self.root) and not PurePosixPath(self.root).is_absolute():
@@ -255,15 +294,36 @@ class Plan:
                     change.path,
                 )
             seen.add(change.path)
+        self._check_directories()
+
+    def _check_directories(self) -> None:
+        """Refuse new directories without files, or with files that exist."""
+        names = {each.name for each in self.directories}
+        if len(names) != len(self.directories):
+            raise InvalidPlanError("a directory is created twice by one plan")
+        for each in self.directories:
+            each.check()
+        inside = [each for each in self.changes if os.path.dirname(each.path) in names]
+        for change in inside:
+            if change.before is not None:
+                raise InvalidPlanError(
+                    f"{change.path} can't exist: its directory is created", change.path
+                )
+        for name in names.difference(os.path.dirname(each.path) for each in inside):
+            raise InvalidPlanError(f"{name} is created without files", name)
 
     def __eq__(self, other: object) -> bool:
         # Also equal to an instance of a subclass: its additional results are not part of a plan.
         if not isinstance(other, Plan):
             return NotImplemented
-        return (self.root, self.job, self.changes) == (other.root, other.job, other.changes)
+        return self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash((self.root, self.job, self.changes))
+        return hash(self._identity)
+
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        return self.root, self.job, self.changes, self.directories
 
     @property
     def is_of_partition(self) -> bool:
@@ -295,7 +355,12 @@ class Plan:
 
     def _json_pieces(self) -> Iterator[str]:
         """Yield the plan's JSON line by line, because a large plan has large JSON."""
-        head = {"kafkastore_plan": PLAN_FORMAT, "root": self.root, "job": self.job}
+        head: dict[str, Any] = {
+            "kafkastore_plan": PLAN_FORMAT, "root": self.root, "job": self.job
+        }
+        if self.directories:
+            head["kafkastore_plan"] = _FORMAT_WITH_DIRECTORIES
+            head["directories"] = list(map(directory_to_json, self.directories))
         yield json.dumps(head)[:-1] + ', "changes": [\n'
         for number, change in enumerate(self.changes):
             yield (",\n" if number else "") + json.dumps(change_to_json(change))
@@ -322,10 +387,9 @@ class Plan:
         """
         try:
             value = parse_json(text, object_hook=_change_or_object)
-            if value["kafkastore_plan"] != PLAN_FORMAT:
-                raise InvalidPlanError(
-                    f"plan format {value['kafkastore_plan']} is not {PLAN_FORMAT}"
-                )
+            plan_format, directories = value["kafkastore_plan"], value.get("directories", ())
+            if plan_format != (_FORMAT_WITH_DIRECTORIES if directories else PLAN_FORMAT):
+                raise InvalidPlanError(f"plan format {plan_format} is not known")
             return cls(
                 _text(value["root"]),
                 _text(value["job"]),
@@ -333,6 +397,7 @@ class Plan:
                     change if isinstance(change, FileChange) else _change_from_json(change)
                     for change in value["changes"]
                 ),
+                directories=tuple(map(_directory_from_json, directories)),
             )
         except InvalidPlanError:
             raise
@@ -352,7 +417,7 @@ class Plan:
         lines = [
             f"{self.job} of {self.root}: {len(self.changes)} files, {self.new_bytes} new bytes"
         ]
-        return "\n".join(lines + [f"  {change}" for change in self.changes])
+        return "\n".join(lines + [f"  {each}" for each in (*self.directories, *self.changes)])
 
 
 def _is_of_log_dir(path: str) -> bool:
@@ -412,7 +477,24 @@ def change_to_json(change: FileChange) -> dict[str, Any]:
     return value
 
 
-def _fields(value: FileState | Reliance | ByteRange | Converted) -> dict[str, Any]:
+def directory_to_json(directory: NewDirectory) -> dict[str, Any]:
+    """Return a new directory as JSON types, as in the plan's JSON."""
+    return _fields(directory)
+
+
+def _directory_from_json(value: Mapping[str, Any]) -> NewDirectory:
+    """Read a new directory from JSON."""
+    return NewDirectory(
+        _text(value["name"]),
+        _count(value["mode"], 0, INT32_MAX),
+        _count(value["user"], 0, _MAX_OWNER),
+        _count(value["group"], 0, _MAX_OWNER),
+    )
+
+
+def _fields(
+    value: FileState | NewDirectory | Reliance | ByteRange | Converted
+) -> dict[str, Any]:
     """Return a flat dataclass as a dictionary; `asdict` copies, and is slower."""
     return {name: getattr(value, name) for name in value.__slots__}
 

@@ -2,7 +2,8 @@
 
 For each file of the plan, in reverse order: the kept file gets a second name next to the file, and
 is renamed over it; a file that the plan created is removed. The kept file is removed last, so that
-after a crash at any moment it exists in at least one place.
+after a crash at any moment it exists in at least one place. Then directories that the plan created
+are removed if they are empty.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from enum import Enum
 from pathlib import Path
 
 from kafkastore.arguments import thread_count
@@ -19,8 +19,9 @@ from kafkastore.changes.copy_file import discard, second_name
 from kafkastore.changes.directory_lock import locked_directory
 from kafkastore.changes.execution import Execution, by_partition, run_partitions
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.changes.inspection import check_directory, raise_refusals
+from kafkastore.changes.inspection import UndoState, check_directory, raise_refusals
 from kafkastore.changes.journal import Journal, JournalWriter, open_trusted, read_steps
+from kafkastore.changes.new_directories import inspect_created, remove_created
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
@@ -28,15 +29,6 @@ from kafkastore.changes.undo_area import AREA_MARK, KEPT_DIRECTORY, kept_in, lis
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.runner import Progress
-
-
-class UndoState(Enum):
-    """The result of inspecting one change before it is undone."""
-
-    RESTORE = "restore"
-    AS_BEFORE = "as before"
-    NOT_OURS = "not ours"
-    CHANGED_SINCE = "changed since"
 
 
 def undo(
@@ -51,6 +43,8 @@ def undo(
 ) -> Journal:
     """Restore the files that a plan replaced, created or removed.
 
+    Directories that the plan created are removed if they are empty then.
+
     Parameters
     ----------
     journal : Journal or path-like
@@ -64,7 +58,7 @@ def undo(
         What to do with files that were changed since, for example by a broker, and files whose kept
         file is missing. True: leave these as they are and restore the others; the next call tries
         them again. False: refuse the whole undo. A file with the plan's bytes counts as unchanged,
-        whatever its modification time.
+        whatever its modification time. A created directory with other files counts as changed.
     threads : int, optional
         How many partitions are restored in parallel. Default: the number of processors.
     fs : FileSystem
@@ -92,14 +86,16 @@ def undo(
     with locked_directory(journal.root) as lock:
         close_partition_journals(area, fs)
         journal = journal.read_again()
-        changes = journal.plan.changes
+        changes, directories = journal.plan.changes, journal.plan.directories
         if journal.phase == "undone":
             # A file that was left may be restorable now: its directory, or the file, may be back.
             changes = tuple(change for change in changes if change.path in journal.left)
+            directories = tuple(each for each in directories if each.name in journal.left)
             leave_changed = True
-            if not changes:
+            if not changes and not directories:
                 return journal
         states = _inspect_all(journal, changes, leave_changed)
+        of_directories = inspect_created(journal, directories, leave_changed)
         with JournalWriter.of(area, fs) as writer:
             writer.phase("undoing")
             execution = Execution(
@@ -117,6 +113,7 @@ def undo(
                 lambda change: _undo(execution, change, states[change.path]),
                 threads,
             )
+            remove_created(execution, of_directories)
             _remove_empty_directories(execution)
             writer.phase("undone")
     return journal.read_again()
@@ -153,6 +150,11 @@ def _inspect_all(
     return states
 
 
+def _created_names(journal: Journal) -> set[str]:
+    """Return the names of the directories that the plan creates."""
+    return {each.name for each in journal.plan.directories}
+
+
 def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     """Return the undo state of one change.
 
@@ -165,6 +167,8 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     is_recorded = change.path in journal.changed
     path = root / change.path
     if not path.parent.is_dir():
+        if path.parent.name in _created_names(journal) and not os.path.lexists(path.parent):
+            return UndoState.AS_BEFORE
         raise ChangeRefusedError(
             f"{change.path} can't be restored: {path.parent} is missing",
             RefusalReason.NOT_A_DIRECTORY,
@@ -229,8 +233,9 @@ def _begin_ms(area: Path) -> int | None:
 def _undo(execution: Execution, change: FileChange, state: UndoState) -> None:
     """Undo one change, and remove what it no longer needs."""
     path, kept = execution.path(change), execution.kept(change)
-    if state is UndoState.CHANGED_SINCE and not path.parent.is_dir():
-        execution.record("left", change)  # the partition directory is missing
+    if not path.parent.is_dir():  # the partition directory is missing
+        is_as_before = state is UndoState.AS_BEFORE
+        execution.record("restored" if is_as_before else "left", change)
         return
     with execution.directory(change) as here:
         execution.remove_temporary(change, here)

@@ -19,10 +19,11 @@ from kafkastore.jobs.job import (
     skipped_column,
     skipped_rows,
 )
-from kafkastore.legacy import compare_columns, segment_times
+from kafkastore.legacy import RemoteOutcomes, compare_columns, segment_times
 from kafkastore.legacy.comparison import columns_by_name
 from kafkastore.legacy.comparison_as_arrow import schema as comparison_schema
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.lookup.remote import remote_segment_row
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_copies, weight
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES, sample_times
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 
 
 class ComparedPartition(NamedTuple):
-    """The answers of one partition, and the corrupt bytes skipped."""
+    """The answers of one partition, the corrupt bytes skipped, and remote segments."""
 
     compared: NDArray[np.void]
     skipped: tuple[SkippedBytes, ...]
+    remote: RemoteOutcomes
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class CompareJob(PartitionJob[ComparedPartition]):
         """Look up the times in one partition."""
         log = open_copies(item)
         skipped: list[SkippedBytes] = []
+        remote = RemoteOutcomes({}, {})
         compared = compare_columns(
             log,
             self.times_for(log),
@@ -79,8 +82,9 @@ class CompareJob(PartitionJob[ComparedPartition]):
             whole_seconds=self.whole_seconds,
             on_corrupt=self.on_corrupt,
             skipped=skipped,
+            remote=remote,
         )
-        return ComparedPartition(compared, tuple(skipped))
+        return ComparedPartition(compared, tuple(skipped), remote)
 
     def times_for(self, log: PartitionLog) -> Sequence[int]:
         """Return the given times, or some between the first and largest timestamp.
@@ -97,7 +101,8 @@ class CompareJob(PartitionJob[ComparedPartition]):
         """Yield a row for each time."""
         skipped = skipped_rows(result.skipped)
         for row in comparison_rows(result.compared):
-            yield {**row, "skipped": skipped}
+            segment = result.remote.segment_of(row["target_timestamp"])
+            yield {**row, "remote_segment": remote_segment_row(segment), "skipped": skipped}
 
 
 def comparison_rows(compared: NDArray[np.void]) -> Iterator[dict[str, Any]]:
@@ -151,7 +156,10 @@ class AnswersJob(Job[AskedPartition, PartitionAnswers]):
         """Look up the times in one partition; its error is in the result."""
         try:
             log = open_copies([item.place])
-            compared = compare_columns(log, item.times, now=self.now)
+            remote = RemoteOutcomes({}, {})
+            compared = compare_columns(log, item.times, now=self.now, remote=remote)
+            for error in (*remote.broker.values(), *remote.correct.values()):
+                raise error
             kip_33 = log.offsets_for_timestamps(compared["target_timestamp"], "kip-33")
         except FAILURES as failure:
             return PartitionAnswers(item.place, (), ErrorFields.of(failure))

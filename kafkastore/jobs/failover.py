@@ -73,6 +73,7 @@ class FailoverJob(Job[GroupPosition, PartitionFailover]):
             open_as_store(item.target),
             item.key,
             item.committed.offset,
+            topic_id=item.committed.topic_id,
             by=self.by,
             largest_latency_ms=latency_ms,
             clock_skew_ms=self.clock_skew_ms,
@@ -167,7 +168,8 @@ def failover(
     NoCommittedOffsetsError
         If `offsets` is not given and the source has no committed offsets.
     FailoverError
-        If a partition is not in both clusters, or no latency is known.
+        If a partition is not in both clusters, or no latency is known, or the offset was committed
+        for a deleted topic of the same name.
     KafkaStoreError
         If a partition cannot be read.
     """

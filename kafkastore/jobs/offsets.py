@@ -15,6 +15,7 @@ from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.lookup.explanation import Explanation, explain
 from kafkastore.lookup.legacy import LegacyLookup, offset_times
+from kafkastore.lookup.remote import remote_segment_row, remote_segment_type
 from kafkastore.lookup.rules import CORRECT, LEGACY, LookupChoice
 from kafkastore.paths import describe_error
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
@@ -108,14 +109,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
             ("timestamp", number),
             ("leader_epoch", pa.int32()),
             ("correct", number),
-            (
-                "remote_segment",
-                pa.struct([
-                    ("segment_id", pa.string()),
-                    ("start_offset", number),
-                    ("end_offset", number),
-                ]),
-            ),
+            ("remote_segment", remote_segment_type()),
             skipped_column(),
         ]
 
@@ -141,7 +135,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
                     "timestamp": answer.timestamp,
                     "leader_epoch": answer.leader_epoch,
                     "correct": each.correct,
-                    "remote_segment": _remote_row(answer.remote),
+                    "remote_segment": remote_segment_row(answer.remote),
                     "skipped": skipped,
                     "error": REFUSED if answer.is_refused else None,
                 }
@@ -220,14 +214,3 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
         return OffsetAnswer(
             rules, found.offset, found.timestamp if is_record else None, found.leader_epoch
         )
-
-
-def _remote_row(remote: InRemoteSegmentError | None) -> Row | None:
-    """Return the columns of a remote segment."""
-    if remote is None:
-        return None
-    return {
-        "segment_id": remote.segment_id,
-        "start_offset": remote.start_offset,
-        "end_offset": remote.end_offset,
-    }

@@ -6,8 +6,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kafkastore.errors import ArgumentValueError, CorruptionError
-from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET, TimestampAndOffset, as_targets
+from kafkastore.errors import ArgumentValueError, CorruptionError, InRemoteSegmentError
+from kafkastore.formats.indexes.entries import (
+    IN_REMOTE_STORAGE,
+    TIMESTAMP_AND_OFFSET,
+    TimestampAndOffset,
+    as_targets,
+)
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
@@ -15,7 +20,7 @@ from kafkastore.lookup import broker, correct, kip_33, legacy
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.mtime_search import MtimeLookup
 from kafkastore.lookup.past_damage import find_past_damage
-from kafkastore.lookup.remote import RemoteLookup, starts_in_remote_storage
+from kafkastore.lookup.remote import NOT_HERE, RemoteLookup, starts_in_remote_storage
 from kafkastore.lookup.rules import (
     CORRECT,
     KIP_33,
@@ -96,18 +101,41 @@ def find_offsets(
     choice: LookupChoice,
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
+    remote: dict[int, InRemoteSegmentError] | None = None,
 ) -> NDArray[np.void]:
     """Find the offsets for many times; see `PartitionLog.offsets_for_timestamps`."""
+    remote = {} if remote is None else remote
     try:
-        return view.retry_if_changed(lambda: lookup_of(view, choice).find_many(target_timestamps))
+        return view.retry_if_changed(lambda: _find_many(view, target_timestamps, choice, remote))
     except CorruptionError:
         if on_corrupt == "raise":
             raise
-        targets = as_targets(target_timestamps).ravel().tolist()
-        return np.array(
-            [
-                as_entry(find_offset(view, each, choice, on_corrupt, skipped))
-                for each in targets
-            ],
-            TIMESTAMP_AND_OFFSET,
-        )
+        targets = as_targets(target_timestamps).ravel()
+        found = np.empty(len(targets), TIMESTAMP_AND_OFFSET)
+        for slot, target in enumerate(targets.tolist()):
+            try:
+                answer = find_offset(view, target, choice, on_corrupt, skipped)
+            except InRemoteSegmentError as error:
+                remote[target] = error
+                found[slot] = NOT_HERE
+            else:
+                found[slot] = as_entry(answer)
+        return found
+
+
+def _find_many(
+    view: LogView,
+    target_timestamps: ArrayLike,
+    choice: LookupChoice,
+    remote: dict[int, InRemoteSegmentError],
+) -> NDArray[np.void]:
+    """Find the offsets for many times, and add the remote segments of those not here."""
+    lookup = lookup_of(view, choice)
+    found = lookup.find_many(target_timestamps)
+    if isinstance(lookup, RemoteLookup):
+        targets = as_targets(target_timestamps).ravel()
+        for target in set(targets[found["offset"] == IN_REMOTE_STORAGE].tolist()):
+            outcome = lookup.remote_outcome(target)
+            assert outcome is not None  # the same files
+            remote[target] = outcome
+    return found

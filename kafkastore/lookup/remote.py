@@ -7,7 +7,8 @@ here; the offset of the record is then unknown here.
 =======  ==========================================================================
 asked    answer
 =======  ==========================================================================
-T        that of the segments here, or an `InRemoteSegmentError`
+T        that of the segments here, or an `InRemoteSegmentError`; of many times,
+         those in remote storage have the offset `IN_REMOTE_STORAGE`
 -5       the last offset that was copied to remote storage
 -6       the offset after it, or the log start offset if nothing was copied
 =======  ==========================================================================
@@ -18,6 +19,7 @@ Source: Kafka 4.3.1 ``UnifiedLog.fetchOffsetByTimestamp``, ``fetchEarliestPendin
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +29,13 @@ from kafkastore.errors import (
     KafkaStoreError,
     UnknownRemoteSegmentsError,
 )
-from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset, as_targets
+from kafkastore.formats.indexes.entries import (
+    IN_REMOTE_STORAGE,
+    NO_TIMESTAMP,
+    TIMESTAMP_AND_OFFSET,
+    TimestampAndOffset,
+    as_targets,
+)
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.log_view import LogView
 from kafkastore.log.remote_log import RemoteStorage, has_remote_log_metadata
@@ -35,10 +43,36 @@ from kafkastore.log.remote_metadata import UnknownRemote
 from kafkastore.log.remote_segments import RemoteSegment, RemoteSegments
 from kafkastore.lookup.segments_by_time import Lookup, SearchStep
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: The entry of a time whose record is in remote storage.
+NOT_HERE = np.array((NO_TIMESTAMP, IN_REMOTE_STORAGE, -1), TIMESTAMP_AND_OFFSET)
+
 
 def starts_in_remote_storage(view: LogView) -> bool:
     """Return whether records before the first segment here may be in remote storage."""
     return bool(view.segments) and view.log_start_offset < view.segments[0].base_offset
+
+
+def remote_segment_type() -> pa.DataType:
+    """Return the type of the column that names a segment in remote storage."""
+    import pyarrow as pa
+
+    return pa.struct([
+        ("segment_id", pa.string()), ("start_offset", pa.int64()), ("end_offset", pa.int64()),
+    ])
+
+
+def remote_segment_row(remote: InRemoteSegmentError | None) -> dict[str, int | str] | None:
+    """Return the value of that column."""
+    if remote is None:
+        return None
+    return {
+        "segment_id": remote.segment_id,
+        "start_offset": remote.start_offset,
+        "end_offset": remote.end_offset,
+    }
 
 
 class RemoteLookup:
@@ -56,22 +90,31 @@ class RemoteLookup:
         self, target_timestamp: int, trace: list[SearchStep] | None = None
     ) -> TimestampAndOffset | None:
         """Find the offset for a time; raise `InRemoteSegmentError` if it is not here."""
-        self._check(target_timestamp)
+        remote = self.remote_outcome(target_timestamp)
+        if remote is not None:
+            raise remote
         return self.local.find(target_timestamp, trace)
 
     def find_many(self, target_timestamps: ArrayLike) -> NDArray[np.void]:
-        """Find the offsets for many times; raise for the first that is not here."""
-        for target in as_targets(target_timestamps).ravel().tolist():
-            self._check(target)
-        return self.local.find_many(target_timestamps)
+        """Find the offsets for many times; `IN_REMOTE_STORAGE` for those not here."""
+        targets = as_targets(target_timestamps).ravel()
+        different, inverse = np.unique(targets, return_inverse=True)
+        are_remote = np.array(
+            [self.remote_outcome(each) is not None for each in different.tolist()], bool
+        )[inverse]
+        found = np.full(len(targets), NOT_HERE, TIMESTAMP_AND_OFFSET)
+        found[~are_remote] = self.local.find_many(targets[~are_remote])
+        return found
 
-    def _check(self, target: int) -> None:
+    def remote_outcome(self, target: int) -> InRemoteSegmentError | None:
+        """Return the remote segment in which a broker looks for a time, if it does."""
         found = find_remote_segment(self._view, target, by_broker=self._by_broker)
-        if found is not None:
-            raise InRemoteSegmentError(
-                str(self._view.topic_partition), target,
-                found.start_offset, found.end_offset, found.segment_id,
-            )
+        if found is None:
+            return None
+        return InRemoteSegmentError(
+            str(self._view.topic_partition), target,
+            found.start_offset, found.end_offset, found.segment_id,
+        )
 
 
 def find_remote_segment(

@@ -12,6 +12,7 @@ from kafkastore.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     DuplicatePartitionError,
+    InRemoteSegmentError,
     NotALogDirectoryError,
 )
 from kafkastore.formats.indexes.entries import TimestampAndOffset
@@ -261,7 +262,7 @@ class LogStore:
         indexes: Indexes = DEFAULT_INDEXES,
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
-    ) -> dict[TopicPartition, TimestampAndOffset | None]:
+    ) -> dict[TopicPartition, TimestampAndOffset | InRemoteSegmentError | None]:
         """Find offsets by time in partitions, as ``KafkaConsumer.offsetsForTimes``.
 
         Parameters
@@ -274,8 +275,9 @@ class LogStore:
 
         Returns
         -------
-        dict of TopicPartition to TimestampAndOffset or None
-            Every requested partition, in the order of the request; None if no record matches.
+        dict of TopicPartition to TimestampAndOffset, InRemoteSegmentError or None
+            Every requested partition, in the order of the request; None if no record matches; the
+            remote segment if the answer is in remote storage.
 
         Raises
         ------
@@ -301,17 +303,20 @@ class LogStore:
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}
-        return {
-            partition: log.offset_for_timestamp(
-                asked[partition],
-                rules,
-                isolation=isolation,
-                indexes=indexes,
-                on_corrupt=on_corrupt,
-                skipped=skipped,
-            )
-            for partition, log in logs.items()
-        }
+        found: dict[TopicPartition, TimestampAndOffset | InRemoteSegmentError | None] = {}
+        for partition, log in logs.items():
+            try:
+                found[partition] = log.offset_for_timestamp(
+                    asked[partition],
+                    rules,
+                    isolation=isolation,
+                    indexes=indexes,
+                    on_corrupt=on_corrupt,
+                    skipped=skipped,
+                )
+            except InRemoteSegmentError as error:
+                found[partition] = error
+        return found
 
 
 def no_partition(store: LogStore, topic_partition: TopicPartition) -> KeyError:

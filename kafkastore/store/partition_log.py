@@ -8,7 +8,7 @@ import numpy as np
 
 from kafkastore.arguments import whole_number
 from kafkastore.caching import cached_until_refresh
-from kafkastore.errors import SegmentGoneError
+from kafkastore.errors import InRemoteSegmentError, SegmentGoneError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import Record, RecordBatch
@@ -365,6 +365,7 @@ class PartitionLog(LogView):
         indexes: Indexes = DEFAULT_INDEXES,
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
+        remote: dict[int, InRemoteSegmentError] | None = None,
     ) -> NDArray[np.void]:
         """Find the offsets for many times, as `offset_for_timestamp` does for one.
 
@@ -374,16 +375,24 @@ class PartitionLog(LogView):
             ms since 1970, in any order.
         rules, isolation, untimed, indexes, on_corrupt, skipped
             As for `offset_for_timestamp`.
+        remote : dict of int to InRemoteSegmentError, optional
+            Gets the remote segment of each time whose answer is in remote storage.
 
         Returns
         -------
         numpy.ndarray, shape (n,)
             Structured: `timestamp` int64, `offset` int64, `leader_epoch` int32, in the order of the
-            request; all fields are -1 if no record matches.
+            request; all fields are -1 if no record matches. The offset is `IN_REMOTE_STORAGE`, -2,
+            if the answer is in remote storage.
+
+        Raises
+        ------
+        UnknownRemoteSegmentsError, CorruptBatchError, ValueError
+            As `offset_for_timestamp`.
         """
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
-            self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped
+            self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped, remote
         )
 
     def explain_timestamp(

@@ -40,7 +40,7 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.failover_check import FailoverCheck, check_failover
 from kafkastore.use_cases.fingerprints import Match
-from kafkastore.use_cases.lag import OffsetPlace, place_of_offset
+from kafkastore.use_cases.lag import OffsetPlace, is_of_other_topic, place_of_offset
 from kafkastore.use_cases.latency import (
     create_times,
     has_append_time,
@@ -73,6 +73,10 @@ class FailoverError(KafkaStoreError, ValueError):
 
 class UnknownLatencyError(FailoverError):
     """A position whose largest latency is needed, and is unknown."""
+
+
+class OtherTopicError(FailoverError):
+    """A position that was committed for a deleted topic of the same name."""
 
 
 class TimestampBound(NamedTuple):
@@ -141,6 +145,7 @@ def failover_of(
     key: OffsetCommitKey,
     position: int,
     *,
+    topic_id: str | None = None,
     by: Method = "create-time",
     largest_latency_ms: int | None = None,
     clock_skew_ms: int = 0,
@@ -150,8 +155,8 @@ def failover_of(
 ) -> PartitionFailover:
     """Find where one group continues in one partition of another cluster.
 
-    `position` is the next offset that the group would have read in cluster 1. See
-    `kafkastore.failover`.
+    `position` is the next offset that the group would have read in cluster 1, and `topic_id` that
+    of the commit, if it has one. See `kafkastore.failover`.
     """
     check_method(by)
     here = TopicPartition(key.topic, key.partition)
@@ -161,6 +166,12 @@ def failover_of(
     if there not in target.partitions:
         raise FailoverError(f"cluster 2 has no partition {there}", there)
     first, second = source.partitions[here], target.partitions[there]
+    if is_of_other_topic(first, topic_id):
+        raise OtherTopicError(
+            f"{here}: offset {position} was committed for an earlier topic of this name, with id "
+            f"{topic_id}, so the group has no position in this one",
+            here,
+        )
     if first.log_start_offset <= position < first.local_log_start_offset:
         raise FailoverError(
             f"{here}: the records from offset {position} on are in remote storage of cluster 1, up "

@@ -162,16 +162,22 @@ def lag_of(
             key.group, topic_partition, committed, OffsetPlace.NO_PARTITION, None, None, None, now
         )
     log = store.partitions[topic_partition]
-    if committed.topic_id is not None and (
-        (read_topic_id(log.path) or committed.topic_id) != committed.topic_id
-    ):
-        # The topic was deleted and created again, and the broker that did it not the coordinator.
+    if is_of_other_topic(log, committed.topic_id):
         return PartitionLag(
             key.group, topic_partition, committed, OffsetPlace.OTHER_TOPIC, None, None, None, now
         )
     return log.retry_if_changed(
         lambda: _lag_of(log, key.group, committed, now, isolation, on_corrupt)
     )
+
+
+def is_of_other_topic(log: PartitionLog, topic_id: str | None) -> bool:
+    """Return whether an offset with a topic id was committed for another topic.
+
+    That topic was deleted, and this one was created with its name, while the group's coordinator
+    did not remove the offset.
+    """
+    return topic_id is not None and (read_topic_id(log.path) or topic_id) != topic_id
 
 
 def _lag_of(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from changes.small_store import MTIME_NS, Contents, contents
+from changes.small_store import MTIME_NS, Contents, tree
 from kafkastore.migration import plan as plan_migration
 from kafkastore.migration import plan_convert, plan_restore, survey
 from models import metadata_directory as made
@@ -150,6 +150,19 @@ def _restore(root: Path) -> Plan:
     return plan_restore(source, root, index_interval_bytes=INDEX_INTERVAL_BYTES)
 
 
+def _restore_into_new_directories(root: Path) -> Plan:
+    """Plan to restore two partitions whose directories are missing, next to another one."""
+    source = root.parent.with_name(f"{root.parent.name}-source") / root.name
+    _old_store(source)
+    (source / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    shutil.copytree(source / "t-0", source / "t-1")
+    partition = _new_store(root)
+    partition.rename(partition.with_name("t-2"))
+    (root / "t-2" / "partition.metadata").write_text(f"version: 0\ntopic_id: {made.TOPIC_ID}")
+    _age(root)
+    return plan_restore(source, root, index_interval_bytes=INDEX_INTERVAL_BYTES)
+
+
 def _age(root: Path) -> None:
     """Give every file a different modification time and mode."""
     for number, path in enumerate(sorted(root.rglob("*"))):
@@ -172,6 +185,7 @@ JOBS: dict[str, Callable[[Path], Plan]] = {
     "repair topic ids": _repair_topic_ids,
     "convert": _convert,
     "restore": _restore,
+    "restore into new directories": _restore_into_new_directories,
 }
 
 
@@ -180,7 +194,7 @@ def make(name: str, top: Path) -> Job:
     root = top / "kafka-logs"
     plan = JOBS[name](root)
     assert plan.changes
-    return Job(top, plan, contents(root))
+    return Job(top, plan, tree(root))
 
 
 def changed_by_tasks(root: Path) -> int:

@@ -10,6 +10,8 @@ from kafkastore.changes.plan import Content, FileChange, Reliance
 
 Contents = dict[str, tuple[bytes, int, int]]
 
+#: A directory in a tree: only its name counts.
+DIRECTORY = (b"", 0, 0)
 # Odd nanoseconds: a restore that goes through floats or microseconds would lose them.
 MTIME_NS = 1_456_000_000_123_456_789
 
@@ -32,6 +34,13 @@ def contents(root: Path) -> Contents:
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+
+
+def tree(root: Path) -> Contents:
+    """Return the contents of the files, and the names of the directories."""
+    directories = (path for path in root.rglob("*") if path.is_dir())
+    names = (f"{path.relative_to(root).as_posix()}/" for path in directories)
+    return {**contents(root), **dict.fromkeys(names, DIRECTORY)}
 
 
 def state(path: Path) -> FileState:

@@ -392,7 +392,9 @@ def test_after_a_crash_at_any_call_files_are_complete_and_a_rerun_finishes(
         assert contents(root) == before
 
 
-@pytest.mark.parametrize("name", ["migrate auto", "reindex", "repair skip"])
+@pytest.mark.parametrize(
+    "name", ["migrate auto", "reindex", "repair skip", "restore into new directories"]
+)
 def test_power_loss_while_a_runner_applies_a_job(tmp_path, name):
     top = tmp_path / "disk"
     top.mkdir()

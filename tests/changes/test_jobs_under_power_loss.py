@@ -13,7 +13,7 @@ import pytest
 from changes import jobs
 from changes.faults import Crash
 from changes.power_loss import RecordedDisk, states_of
-from changes.small_store import contents
+from changes.small_store import contents, tree
 from changes.trial import Trial
 from models.seed import SEED, some
 
@@ -69,7 +69,7 @@ def test_completed_changes_are_never_lost(trial):
         disk.moments[:-1] = []
         for state in states_of(disk, random.Random(SEED)):
             state.write(job.top)
-            assert contents(job.root) == wanted
+            assert tree(job.root) == wanted
             (journal,) = find_journals(job.root)
             assert journal.is_finished
 

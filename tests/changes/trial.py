@@ -7,7 +7,7 @@ from pathlib import Path
 
 from changes.jobs import Job
 from changes.power_loss import RecordedDisk, State
-from changes.small_store import contents
+from changes.small_store import contents, tree
 from models.seed import SEED
 
 from kafkastore.changes.apply import apply
@@ -27,7 +27,7 @@ class Trial:
         self.area = apply(job.plan, threads=1, fs=disk).area
         disk.note()
         self.applying, self.done = disk, disk.live
-        self.planned = contents(job.root)
+        self.planned = tree(job.root)
         for each in job.plan.changes:
             state = read_state(job.root / each.path)
             assert (state is None) if each.after is None else each.after.same_file(state)
@@ -46,8 +46,9 @@ class Trial:
 
     def check_files(self) -> None:
         """Check that each file is as before or as planned, and that replaced files are kept."""
-        now, before, planned = contents(self.job.root), self.job.before, self.planned
+        now, before, planned = tree(self.job.root), self.job.before, self.planned
         changed = {each.path for each in self.job.plan.changes}
+        changed |= {f"{each.name}/" for each in self.job.plan.directories}
         kept = contents(self.area / "kept") if (self.area / "kept").is_dir() else {}
         for path in before.keys() | planned.keys() | now.keys():
             name = Path(path).name
@@ -79,14 +80,14 @@ class Trial:
         for journal in find_journals(job.root):
             resume(journal)
         journal = apply(job.plan)
-        assert (journal.phase, contents(job.root)) == ("applied", self.planned)
+        assert (journal.phase, tree(job.root)) == ("applied", self.planned)
         undo(journal)
-        assert contents(job.root) == job.before
+        assert tree(job.root) == job.before
         if number % 4 == 0:
             remove(journal)
             assert os.listdir(job.top) == [job.root.name]
         state.write(job.top)
         for journal in find_journals(job.root):
             assert undo(journal).phase == "undone"
-        assert [path for path in contents(job.root) if "kafkastore-" in path] == []
-        assert contents(job.root) == job.before
+        assert [path for path in tree(job.root) if "kafkastore-" in path] == []
+        assert tree(job.root) == job.before

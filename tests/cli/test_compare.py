@@ -25,7 +25,7 @@ def test_each_time_has_three_answers_and_the_cost_of_the_legacy_one(
     assert row == {
         "topic": "up", "partition": 1, "target_timestamp": 1500000083000, "legacy": 44,
         "broker": 11, "correct": 11, "redelivered": 0, "missed": 33,
-        "skipped": [],
+        "remote_segment": None, "skipped": [],
     }
     ran = run("compare", sample_root, "--topic", "up-1", *AT)
     assert ran.out.splitlines()[-2].split()[2:] == ["44", "11", "11", "0", "33"]
@@ -90,6 +90,7 @@ def summary_of(rows: list[dict[str, Any]]) -> dict[str, int]:
         "most_redelivered": max(redelivered),
         "most_missed": max(missed),
         "broker_differs": sum(row["broker"] != row["correct"] for row in rows),
+        "remote_times": sum(row["remote_segment"] is not None for row in rows),
     }
 
 

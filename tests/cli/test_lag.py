@@ -121,7 +121,7 @@ def test_positions_are_read_without_the_lines_of_share_groups(
     assert [row["group"] for row in rows] == ["audit:eu", "billing"]
 
 
-def test_an_offset_of_a_deleted_topic_has_no_lag(run: Run, root: Path) -> None:
+def test_an_offset_of_a_deleted_topic_has_no_lag(run: Run, root: Path, tmp_path: Path) -> None:
     key = pack_offset_commit_key(OffsetCommitKey("billing", "orders", 0))
     with written(root) as partition:
         for topic_id in ("AAAAAAAAAAAAAAAAAAAAAQ", TOPIC_ID):
@@ -132,6 +132,9 @@ def test_an_offset_of_a_deleted_topic_has_no_lag(run: Run, root: Path) -> None:
                 stale = run("lag", root, "--group", "billing", "--json")
                 shown = run("lag", root, "--group", "billing")
     (row,) = stale.lines
+    saved = tmp_path / "positions.json"
+    saved.write_text(stale.out)
+    assert not run("lag", root, "--offsets-file", saved, "--json").lines
     assert (row["place"], row["offset"], row["lag_offsets"]) == ("other-topic", 4, None)
     assert "an earlier topic" in shown.out
     (row,) = run("lag", root, "--group", "billing", "--json").lines

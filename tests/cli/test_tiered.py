@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from models.tiered_directory import VERSIONS, unpack
+from pyarrow import parquet
 
 from kafkastore import RemoteSource, RemoteStorage
 from kafkastore.log.remote_metadata import UnknownRemote
@@ -97,6 +98,31 @@ def test_offsets_names_the_remote_segment(run, tiered):
             assert remote["start_offset"] <= theirs <= remote["end_offset"]
             assert answer["offset"] is None
     assert kinds == {True, False}
+
+
+def test_compare_names_the_remote_segment_and_compares_the_other_times(run, tiered, tmp_path):
+    def compared(*options):
+        return run(
+            "compare", tiered.logs, "--topic", "epochs", "--at", "1500000001000",
+            "--at", "1500000090000", *options,
+        )
+
+    ran = compared("--json")
+    assert ran.code == 0
+    remote, here = ran.lines
+    assert remote["remote_segment"]["start_offset"] <= 1 <= remote["remote_segment"]["end_offset"]
+    assert (remote["broker"], remote["correct"], remote["missed"]) == (None, None, None)
+    assert (here["remote_segment"], here["broker"], here["correct"]) == (None, 90, 90)
+    (row, total) = compared("--json", "--summary").lines
+    assert row["remote_times"] == total["remote_times"] == 1
+    shown = [each.split() for each in compared().out.splitlines()]
+    assert shown[1][3:5] == ["remote", "remote"]
+    assert shown[2][3:5] == ["90", "90"]
+    assert compared("--summary").out.splitlines()[0].split()[-1] == "remote"
+    file = tmp_path / "compared.parquet"
+    assert compared("--format", "parquet", "-o", file).code == 0
+    segments = parquet.read_table(file).column("remote_segment").to_pylist()
+    assert segments == [remote["remote_segment"], None]
 
 
 def test_rules_that_name_the_same_remote_segment_agree(run, tiered):

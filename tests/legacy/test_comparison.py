@@ -243,6 +243,7 @@ def test_a_table_has_the_rows_of_all_partitions(golden):
             "correct": None if row.correct is None else row.correct.offset,
             "redelivered": row.redelivered,
             "missed": row.missed,
+            "remote_segment": None,
         }
         for log in store
         for row in compare(log, times, now=1 << 45)

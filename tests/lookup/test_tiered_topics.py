@@ -4,10 +4,17 @@ import pickle
 import shutil
 
 import pytest
+from kafkastore.legacy.answer_plot import plot_answers
 from models.tiered_directory import VERSIONS, epoch_of, in_broker_form, unpack
 
 import kafkastore
-from kafkastore import InRemoteSegmentError, RemoteSource, RemoteStorage, UnknownRemoteSegmentsError
+from kafkastore import (
+    IN_REMOTE_STORAGE,
+    InRemoteSegmentError,
+    RemoteSource,
+    RemoteStorage,
+    UnknownRemoteSegmentsError,
+)
 from kafkastore.errors import CorruptionError, UnsupportedTimestampError
 from kafkastore.formats.requests.list_offsets import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -159,13 +166,75 @@ def test_special_timestamps_have_the_same_answer_without_a_version(newest):
         assert compare(newest.log(topic), special, "correct") == 0
 
 
-def test_many_times_are_answered_unless_one_is_in_remote_storage(newest):
-    log = newest.log("epochs")
-    here = [row for row in newest.rows("epochs") if row["timestamp"] >= 0 and row["offset"] > 92]
-    answers = log.offsets_for_timestamps([row["timestamp"] for row in here], rules="4.2")
-    assert answers["offset"].tolist() == [row["offset"] for row in here]
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_many_times_have_the_answers_of_the_broker_or_the_remote_segments(tiered, on_corrupt):
+    for topic in tiered.topics:
+        log = tiered.log(topic)
+        rows = [row for row in tiered.rows(topic) if row["timestamp"] >= 0 and not row["error"]]
+        if not rows:
+            continue
+        for rules in (tiered.rules, "correct"):
+            remote = {}
+            asked = [row["timestamp"] for row in rows]
+            answers = log.offsets_for_timestamps(
+                [*asked, asked[0]], rules, on_corrupt=on_corrupt, remote=remote
+            ).tolist()
+            assert answers[-1] == answers[0]
+            for row, answer in zip(rows, answers, strict=False):
+                timestamp = row["timestamp"]
+                if timestamp in remote:
+                    error = remote[timestamp]
+                    assert answer == (-1, IN_REMOTE_STORAGE, -1)
+                    assert error.target_timestamp == timestamp
+                    assert error.start_offset <= row["offset"] <= error.end_offset
+                elif rules == "correct":
+                    assert answer[1] == row["offset"]
+                else:
+                    assert answer == (
+                        row["result_timestamp"], row["offset"], row["leader_epoch"]
+                    )
+            assert bool(remote) == (topic in STARTING_IN_REMOTE_STORAGE)
+
+
+def test_remote_outcomes_of_many_times_are_those_of_one(newest):
+    log, remote = newest.log("epochs"), {}
+    answers = log.offsets_for_timestamps([0, 1_500_000_090_000], "4.2", remote=remote)
+    assert answers["offset"].tolist() == [IN_REMOTE_STORAGE, 90]
+    with pytest.raises(InRemoteSegmentError) as caught:
+        log.offset_for_timestamp(0, "4.2")
+    assert remote.keys() == {0}
+    assert remote[0].args == caught.value.args
+    assert log.offsets_for_timestamps([0], "4.2")["offset"].tolist() == [IN_REMOTE_STORAGE]
+
+
+def test_of_many_partitions_one_may_be_in_remote_storage(newest):
+    store = kafkastore.open(newest.logs)
+    found = store.offsets_for_times({"epochs-0": 0, "plain-0": 0}, rules="4.2")
+    assert isinstance(found["epochs", 0], InRemoteSegmentError)
+    assert found["plain", 0].offset == 0
+
+
+def test_a_comparison_has_the_remote_segment_of_a_time_and_compares_the_others(newest):
+    log, times = newest.log("epochs"), [0, 1_500_000_090_000]
+    (here,) = kafkastore.legacy.compare(log, times[1:], now=0)
+    remote, same = kafkastore.legacy.compare(log, times, now=0)
+    assert same == here
+    assert here.correct.offset == here.broker.offset == 90
+    assert (remote.redelivered, remote.missed) == (None, None)
+    for outcome in (remote.broker, remote.correct):
+        assert isinstance(outcome, InRemoteSegmentError)
+        assert (outcome.start_offset, outcome.target_timestamp) == (0, 0)
+    summary = kafkastore.legacy.summarize(kafkastore.legacy.compare_columns(log, times))
+    assert (summary.times, summary.remote_times, summary.broker_differs) == (2, 1, 0)
+    table = kafkastore.legacy.compare_as_arrow(log, times).to_pylist()
+    assert [row["correct"] for row in table] == [None, 90]
+    assert [row["remote_segment"] is None for row in table] == [False, True]
+    assert table[0]["remote_segment"]["segment_id"] == remote.correct.segment_id
+
+
+def test_a_plot_needs_all_offsets(newest):
     with pytest.raises(InRemoteSegmentError):
-        log.offsets_for_timestamps([here[0]["timestamp"], 0], rules="4.2")
+        plot_answers(newest.log("epochs"), [0, 1_500_000_090_000])
 
 
 def test_an_explanation_of_an_answer_here_is_given(newest):

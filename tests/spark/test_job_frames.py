@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from models.refused import change_refused, refused
+from models.tiered_directory import VERSIONS, unpack
 from use_cases.stores import T0, commit, record, set_topic_id, share_state, written
 
 import kafkastore
@@ -207,6 +208,17 @@ def test_comparisons_are_those_of_compare(spark, sample):
         "missed", "error",
     ]
     assert [tuple(row[name] for name in columns) for row in found] == expected
+
+
+def test_a_time_in_remote_storage_has_its_segment_and_the_others_are_compared(spark, tmp_path):
+    tiered = unpack(VERSIONS[-1], tmp_path)
+    options = {"partitions": ["epochs-0"], "now": NOW}
+    remote, here = rows(
+        jobs.compare(spark, tiered.logs, [1_500_000_001_000, 1_500_000_090_000], **options)
+    )
+    assert remote["remote_segment"]["start_offset"] <= 1 <= remote["remote_segment"]["end_offset"]
+    assert (remote["broker"], remote["correct"], remote["error"]) == (None, None, None)
+    assert (here["remote_segment"], here["broker"], here["correct"]) == (None, 90, 90)
 
 
 def test_without_times_some_are_spread_over_each_partition(spark, sample):

@@ -7,14 +7,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models.internal_topics import pack_offset_commit_key, pack_offset_commit_value
 from models.seed import examples
-from use_cases.stores import T0, commit, record, written
+from use_cases.stores import T0, commit, record, set_topic_id, written
 
 import kafkastore
 from kafkastore.formats.records.compression import Codec
-from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
+from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.failover import failover
-from kafkastore.use_cases.failover import FailoverError, UnknownLatencyError
+from kafkastore.use_cases.failover import FailoverError, OtherTopicError, UnknownLatencyError
 from kafkastore.use_cases.failover_check import check_failover
 from kafkastore.use_cases.fingerprints import Fingerprints
 from kafkastore.use_cases.lag import OffsetPlace
@@ -267,6 +268,30 @@ def test_positions_are_the_committed_offsets_in_cluster_1(tmp_path):
     found = {each.group: each.offset for each in kafkastore.failover(one, two)}
     assert found == {"g": 6, "h": 1}
     assert [each.group for each in kafkastore.failover(one, two, ["h"])] == ["h"]
+
+
+def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_topic_of_the_name(tmp_path):
+    """Brokers from 4.1 on write the topic id; partition.metadata has that of the new topic."""
+    old_id, new_id = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+    with written(tmp_path / "1") as partition:
+        partition("t").add(record(T0, b"a"), record(T0 + 1, b"b"))
+        offsets = partition("__consumer_offsets")
+        for group, topic_id in (("old", old_id), ("new", new_id), ("without", None)):
+            key = pack_offset_commit_key(OffsetCommitKey(group, "t", 0))
+            committed = OffsetAndMetadata(1, "", T0, topic_id=topic_id)
+            offsets.add(record(T0, pack_offset_commit_value(committed, 4), key))
+    one, two = kafkastore.open(tmp_path / "1"), write(tmp_path / "2", [(T0, b"a"), (T0 + 1, b"b")])
+    assert [each.offset for each in kafkastore.failover(one, two)] == [1, 1, 1]
+    set_topic_id(tmp_path / "1" / "t-0", new_id)
+    assert [each.group for each in kafkastore.failover(one, two, ["new", "without"])] == [
+        "new", "without",
+    ]
+    with pytest.raises(OtherTopicError) as error:
+        list(kafkastore.failover(one, two, ["old"]))
+    assert error.value.topic_partition == ("t", 0)
+    # A position that the caller gives is one in the new topic.
+    given = {OffsetCommitKey("old", "t", 0): 1}
+    assert [each.offset for each in kafkastore.failover(one, two, offsets=given)] == [1]
 
 
 def test_a_mirror_of_append_times_is_compared_by_the_times_its_consumer_received(tmp_path):

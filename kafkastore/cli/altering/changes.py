@@ -88,14 +88,17 @@ def list_changes(paths: tuple[Path, ...], undo_dir: Path | None, as_json: bool) 
     interrupted: set[Path] = set()
     unreadable: dict[Path, UnreadableArea] = {}
     for path in paths:
-        open_store(path)  # raises for a path that is not a log directory
+        has_journals = False
         for found in open_journals(path, undo_dir):
+            has_journals = True
             if isinstance(found, UnreadableArea):
                 unreadable[found.area] = found
                 continue
             entries[found.area] = _describe_journal(found)
             if not found.is_finished:
                 interrupted.add(found.area)
+        if not has_journals:  # a directory that was changed may be empty
+            open_store(path)  # raises for a path that is not a log directory
         for recovered in find_recovery_areas(path, undo_dir):
             entries[recovered.area] = _describe_recovery(recovered)
         for each in find_half_removed(path, undo_dir):

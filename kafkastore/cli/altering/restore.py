@@ -10,7 +10,7 @@ import click
 from kafkastore.arguments import INT32_MAX
 from kafkastore.cli.apply_plans import apply_plans
 from kafkastore.cli.options.change_options import ChangeOptions, index_interval_option
-from kafkastore.cli.options.selection import ANY_PATH
+from kafkastore.cli.options.selection import ANY_PATH, STORE_PATH
 from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.output.progress import progress, to_progress_callback
@@ -30,6 +30,16 @@ from kafkastore.store.unread_partition import count_segments
     help="The timestamp of messages of format 0: none, or their log file's modification time.",
 )
 @index_interval_option("The topics' index.interval.bytes.")
+@click.option(
+    "--metadata", type=STORE_PATH, metavar="PATH",
+    help="Where the new cluster's metadata is, which has the topic ids of missing partition "
+    "directories: a log directory with __cluster_metadata-0, that directory, or a snapshot. "
+    "Default: NEW_LOG_DIR, if it has it.",
+)
+@click.option(
+    "--without-topic-ids", is_flag=True,
+    help="NEW_LOG_DIR is empty, and its broker uses ZooKeeper: topic ids are not needed.",
+)
 @click.option("--dry-run", is_flag=True, help="Only print the plan.")
 @click.option("--yes", is_flag=True, help="Do not ask before changing anything.")
 @click.option("--undo-dir", type=ANY_PATH, metavar="DIR",
@@ -40,6 +50,8 @@ def command(
     leader_epoch: int,
     untimed: Untimed,
     index_interval_bytes: int,
+    metadata: Path | None,
+    without_topic_ids: bool,
     dry_run: bool,
     yes: bool,
     undo_dir: Path | None,
@@ -47,9 +59,9 @@ def command(
     """Put partitions of PATH... into the empty logs of new topics.
 
     NEW_LOG_DIR is the log directory of a broker (of 0.11 or later) that was stopped after the
-    topics had been created. PATH... is not changed. Topic ids stay those of the new topics;
-    replaced files are kept, and kafkastore changes undo restores them. Without --topic, internal
-    topics are left out.
+    topics had been created; it may be empty or only formatted. Missing partition directories are
+    created. PATH... is not changed. Topic ids stay those of the new topics; replaced files are
+    kept, and kafkastore changes undo restores them. Without --topic, internal topics are left out.
     """
     options = ChangeOptions(
         "restore", dry_run, None, not dry_run, yes and not dry_run, undo_dir, "kafkastore restore"
@@ -61,6 +73,7 @@ def command(
     make = partial(
         plan_restore, store, log_dir, leader_epoch=leader_epoch, untimed=untimed,
         index_interval_bytes=index_interval_bytes, partitions=partitions, threads=call.threads,
+        metadata=metadata, without_topic_ids=without_topic_ids,
     )
     with progress("reading", count_segments(store.logs_of(partitions))) as advance:
         planned = make(progress=to_progress_callback(advance))

@@ -1,8 +1,7 @@
 """``kafkastore cluster best-replicas``: the disk to restore each partition from."""
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -11,14 +10,11 @@ from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.grouped_lines import group_lines
-from kafkastore.cli.output.output_file import check_output, open_output
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.best_replicas import BestReplicasJob
-from kafkastore.metadata.cluster import NoMetadataError
-from kafkastore.metadata.new_snapshot import is_registered, new_snapshot
-from kafkastore.metadata.snapshots import snapshot_name
+from kafkastore.use_cases.replica_snapshot import check_snapshot_place, write_snapshot
 from kafkastore.use_cases.replicas import BestReplica, LackingOffsets, LackReason
 
 _REASONS = {
@@ -44,7 +40,11 @@ def command(call: StoreCall, snapshot: Path | None) -> int:
     the best replica is the one with the most readable offsets of it.
     """
     if snapshot is not None:
-        _check_snapshot(call, snapshot)
+        if call.is_narrowed:
+            raise click.UsageError(
+                "--snapshot needs all partitions: leave out --topic, --partition"
+            )
+        check_snapshot_place(call.cluster, call.selection.store, snapshot)
     job = BestReplicasJob.of(call.cluster, call.selection.store)
     found = call.run(job, call.items(job), "reading replicas")
     for each in found:
@@ -54,47 +54,17 @@ def command(call: StoreCall, snapshot: Path | None) -> int:
     if not call.as_json:
         _print(found, verbose=call.verbose)
     if snapshot is not None:
-        _write_snapshot(call, found, snapshot)
+        assert call.cluster is not None  # checked
+        _note_empty(write_snapshot(call.cluster, found, snapshot).empty)
     return call.problems.exit_code
 
 
-def _check_snapshot(call: StoreCall, directory: Path) -> None:
-    """Refuse what can't be written, before anything is read."""
-    if call.is_narrowed:
-        raise click.UsageError("--snapshot needs all partitions: leave out --topic, --partition")
-    if call.cluster is None:
-        raise NoMetadataError("--snapshot needs the cluster's metadata: give --metadata PATH")
-    if os.path.lexists(directory):
-        raise ChangeRefusedError(
-            f"{directory} exists; name a new directory", RefusalReason.NOT_EMPTY, directory
-        )
-    check_output(directory, call.selection.store)
-
-
-def _write_snapshot(call: StoreCall, found: Iterable[BestReplica], directory: Path) -> None:
-    """Write the metadata of a new cluster, and note what it does not have."""
-    assert call.cluster is not None  # checked
-    leaders = {
-        each.topic_partition: (each.best.broker_id, each.best.leader_epoch)
-        for each in found
-        if each.best.broker_id is not None and is_registered(call.cluster, each.topic_partition)
-    }
-    data = new_snapshot(call.cluster, leaders)
-    directory.mkdir()
-    name = snapshot_name(call.cluster.end_offset, call.cluster.epoch)
-    with open_output(directory / name) as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(data)
-    missing = [
-        f"{topic.name}-{number}"
-        for topic in call.cluster.topics.values()
-        for number in topic.partitions
-        if (topic.name, number) not in leaders
-    ]
-    if missing:
-        shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        partitions = format_count(len(missing), "partition")
-        print_note(f"{partitions} of the cluster will be empty, no replica is here: {shown}")
+def _note_empty(partitions: Sequence[TopicPartition]) -> None:
+    """Note which partitions of the cluster have no replica here."""
+    if partitions:
+        shown = ", ".join(map(str, partitions[:5])) + (", ..." if len(partitions) > 5 else "")
+        count = format_count(len(partitions), "partition")
+        print_note(f"{count} of the cluster will be empty, no replica is here: {shown}")
 
 
 def _print(found: Iterable[BestReplica], *, verbose: bool) -> None:

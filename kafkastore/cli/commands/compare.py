@@ -24,6 +24,7 @@ from kafkastore.cli.output.progress import progress
 from kafkastore.cli.output.tables import StreamedTable, format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.clock import clock
+from kafkastore.formats.indexes.entries import IN_REMOTE_STORAGE
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
 from kafkastore.jobs.job import skipped_column, skipped_rows
@@ -190,7 +191,7 @@ def _write_columns(file: BinaryIO, form: str, compared: Compared) -> ComparisonS
     total, skipped = ComparisonSummary(), pa.field(*skipped_column())
     with open_columns_writer(file, form, schema().append(skipped)) as writer:
         for topic_partition, each in compared:
-            batch = as_record_batch(topic_partition, each.compared)
+            batch = as_record_batch(topic_partition, each.compared, each.remote)
             values = pa.array([skipped_rows(each.skipped)] * batch.num_rows, skipped.type)
             writer.write_batch(batch.append_column(skipped, values))
             total = total.combined(summarize(each.compared))
@@ -210,16 +211,26 @@ def _print_rows(call: StoreCall, compared: Compared, rules: str) -> ComparisonSu
         missed=10,
     )
     for topic_partition, each in compared:
-        for row in comparison_rows(each.compared):
-            target, *offsets, redelivered, missed = row.values()
+        columns = (each.compared[name]["offset"].tolist() for name in ("broker", "correct"))
+        rows = comparison_rows(each.compared)
+        for row, *offsets in zip(rows, *columns, strict=True):
+            target, legacy, *_, redelivered, missed = row.values()
             table.add(
                 topic_partition,
                 call.format_time(target),
-                *("none" if offset is None else offset for offset in offsets),
+                "none" if legacy is None else legacy,
+                *map(_show_offset, offsets),
                 *("-" if count is None else f"{count:,}" for count in (redelivered, missed)),
             )
         total = total.combined(summarize(each.compared))
     return total
+
+
+def _show_offset(offset: int) -> int | str:
+    """Return an offset, or why there is none."""
+    if offset == IN_REMOTE_STORAGE:
+        return "remote"
+    return "none" if offset < 0 else offset
 
 
 def _print_summaries(compared: Compared, rules: str) -> ComparisonSummary:
@@ -228,10 +239,12 @@ def _print_summaries(compared: Compared, rules: str) -> ComparisonSummary:
         found = summarize(each.compared)
         total = total.combined(found)
         rows.append([str(topic_partition), *(f"{number:,}" for number in found)])
+    is_tiered = total.remote_times > 0
     columns = [
         "times", "unanswered", "too low", "too high", "redelivered", "missed",
-        "most redelivered", "most missed", f"{rules} wrong",
+        "most redelivered", "most missed", f"{rules} wrong", *(["remote"] if is_tiered else []),
     ]
+    rows = [row[: 1 + len(columns)] for row in rows]
     print_table(["partition", *columns], rows, right=",".join(columns))
     return total
 
@@ -241,6 +254,7 @@ def _print_total(total: ComparisonSummary, rules: str) -> None:
         f"{format_count(total.times, 'lookup')}: legacy answers redeliver "
         f"{format_count(total.redelivered, 'record')}, miss {total.missed:,} and find nothing for "
         f"{total.unanswered_times:,}; {rules} differs from correct for {total.broker_differs:,}"
+        + (f"; {total.remote_times:,} are in remote storage" if total.remote_times else "")
     )
 
 

@@ -13,6 +13,7 @@ from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
+from kafkastore.use_cases.lag import OffsetPlace
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -90,7 +91,10 @@ def _of_file(file: Path) -> Iterator[tuple[OffsetCommitKey, int]]:
 
 
 def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int] | None:
-    """Parse one position; unknown fields are ignored. None for a share group."""
+    """Parse one position; unknown fields are ignored.
+
+    None for a share group, and for an offset of a deleted topic.
+    """
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -98,6 +102,8 @@ def _of_line(line: bytes, place: str) -> tuple[OffsetCommitKey, int] | None:
     if not isinstance(row, dict):
         raise InvalidPositionError(f"{place} must be a JSON object, got {type(row).__name__}")
     if "start_offset" in row and "offset" not in row:
+        return None
+    if row.get("place") == OffsetPlace.OTHER_TOPIC:
         return None
     group, topic = row.get("group", ""), row.get("topic")
     partition, offset = row.get("partition"), row.get("offset")

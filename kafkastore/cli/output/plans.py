@@ -4,8 +4,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from kafkastore.changes.plan import Content, FileChange, Inline, Plan, change_to_json
-from kafkastore.cli.output.grouped_lines import ItemGroup, group_items
+from kafkastore.changes.plan import (
+    Content,
+    FileChange,
+    Inline,
+    Plan,
+    change_to_json,
+    directory_to_json,
+)
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.grouped_lines import ItemGroup, group_items, group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, format_size, print_table
 
@@ -13,7 +21,8 @@ from kafkastore.cli.output.tables import format_count, format_size, print_table
 def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
     """Print a plan's changes: all files if `verbose`, else a few of each kind.
 
-    As JSON: a line for the plan, and a line for each change as in the plan's own JSON.
+    As JSON: a line for the plan, and a line for each new directory and each change as in the plan's
+    own JSON.
     """
     if as_json:
         write_json(
@@ -23,19 +32,24 @@ def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
                 "root": plan.root,
                 "job": plan.job,
                 "files": len(plan.changes),
+                "directories": len(plan.directories),
                 "new_bytes": plan.new_bytes,
             }
         )
+        for directory in plan.directories:
+            write_json({"kind": "directory", **directory_to_json(directory)})
         for change in plan.changes:
             write_json({"kind": "change", **change_to_json(change)})
         return
     if not plan.changes:
         print(f"{plan.job}: nothing to change")
         return
-    print(
-        f"{plan.job}: {format_count(len(plan.changes), 'file')}, "
-        f"{format_size(plan.new_bytes)} of new bytes"
-    )
+    counts = [format_count(len(plan.changes), "file")]
+    if plan.directories:
+        counts.append(format_count(len(plan.directories), "new directory", "new directories"))
+    print(f"{plan.job}: {', '.join(counts)}, {format_size(plan.new_bytes)} of new bytes")
+    creates = ((None, f"creates {plan.root}/{each.name}") for each in plan.directories)
+    print_text(*group_lines(creates, verbose=verbose))
     groups = group_items(plan.changes, _kind, verbose=verbose)
     rows = _rows(plan, groups)
     print_table(["change", "file", "bytes", "why"], rows, right="bytes", prose="why")

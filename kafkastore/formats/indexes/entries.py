@@ -66,6 +66,9 @@ TIMESTAMP_AND_OFFSET = np.dtype(
 )
 """One `TimestampAndOffset`; 20 bytes, packed. -1 each where nothing was found."""
 
+IN_REMOTE_STORAGE = -2
+"""The offset in one `TIMESTAMP_AND_OFFSET` whose record is in remote storage."""
+
 
 def as_targets(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return lookup targets as a contiguous int64 array, without a copy if possible.

@@ -1,8 +1,7 @@
-// The admin client of KRaft clusters (kafka-clients >= 3.9), in the conversation of Driver.java: each operation is one
+// The admin client of KRaft clusters (kafka-clients >= 3.9), in a Conversation.java: each operation is one
 // call of Admin, `ask` everything that describes the cluster.
 import com.fasterxml.jackson.databind.*;
 import com.fasterxml.jackson.databind.node.*;
-import java.io.*;
 import java.time.Duration;
 import java.util.*;
 import java.util.concurrent.ExecutionException;
@@ -320,20 +319,7 @@ public class AdminDriver {
     }
 
     public static void main(String[] a) throws Exception {
-        PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
-        System.setOut(System.err);
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
-        for (String line; (line = in.readLine()) != null; ) {
-            JsonNode r;
-            try { r = handle(M.readTree(line)); }
-            catch (Throwable t) {
-                StringWriter w = new StringWriter();
-                t.printStackTrace(new PrintWriter(w));
-                r = M.createObjectNode().put("exception", w.toString());
-            }
-            out.println(M.writeValueAsString(r));
-            out.flush();
-        }
+        Conversation.hold(AdminDriver::handle);
         close();
         System.exit(0);
     }

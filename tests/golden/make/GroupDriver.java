@@ -1,4 +1,4 @@
-// Members of groups of every kind (kafka-clients and kafka-streams >= 4.1), in the conversation of Driver.java. They
+// Members of groups of every kind (kafka-clients and kafka-streams >= 4.1), in a Conversation.java. They
 // live until `close` or the end of the process: consumers in this thread, which `poll`s them, streams in their own.
 // `request` sends any request as JSON, and answers with what the broker answered.
 import com.fasterxml.jackson.databind.*;
@@ -189,20 +189,7 @@ public class GroupDriver {
     }
 
     public static void main(String[] a) throws Exception {
-        PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
-        System.setOut(System.err);
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
-        for (String line; (line = in.readLine()) != null; ) {
-            JsonNode r;
-            try { r = handle(M.readTree(line)); }
-            catch (Throwable t) {
-                StringWriter w = new StringWriter();
-                t.printStackTrace(new PrintWriter(w));
-                r = M.createObjectNode().put("exception", w.toString());
-            }
-            out.println(M.writeValueAsString(r));
-            out.flush();
-        }
+        Conversation.hold(GroupDriver::handle);
         Runtime.getRuntime().halt(0);       // members do not leave: their groups' broker has been killed
     }
 }

@@ -2,7 +2,8 @@
 
 A client is a long-lived process (`Driver.java`, and `OldDriver.java` for versions before 0.10.2)
 that reads one JSON command per line and prints one JSON answer per line. `AdminDriver.java` does
-what only an administrator of a KRaft cluster does.
+what only an administrator of a KRaft cluster does, `GroupDriver.java` has members of groups, and
+`Conversation.java` is their common loop.
 """
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ def client_version(broker_version: str) -> str:
 
 
 def _classes(version: str, work: Path, name: str, more: Sequence[Path]) -> Path:
-    """Compile a driver against a version's jars, once for each text of the source."""
-    source = Path(__file__).parent / f"{name}.java"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    """Compile a driver against a version's jars, once for each text of the sources."""
+    sources = [Path(__file__).parent / f"{each}.java" for each in (name, "Conversation")]
+    digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
     directory = work / "classes" / f"{version}-{name}-{digest}"
     if directory.is_dir():
         return directory
@@ -42,7 +43,7 @@ def _classes(version: str, work: Path, name: str, more: Sequence[Path]) -> Path:
         subprocess.run(
             [
                 *(jdk_program("javac"), "-nowarn", "-XDsuppressNotes", "-d", str(classes)),
-                *("-cp", class_path(version, work, *more), str(source)),
+                *("-cp", class_path(version, work, *more), *map(str, sources)),
             ],
             check=True,
         )
