@@ -23,6 +23,7 @@ from kafkastore.formats.requests.apis import (
 )
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog, Node
+from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
 from kafkastore.server.reading_requests import ReadingRequests
@@ -54,6 +55,7 @@ class ServedNode:
     def __init__(
         self, catalog: Catalog, node: Node, rules: str = CORRECT, *, with_groups: bool = True
     ) -> None:
+        self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
         self._groups = GroupRequests(catalog, node)
@@ -90,6 +92,7 @@ class ServedNode:
 
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
+        describing = DescribingRequests(self._catalog)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
             ApiKey.FETCH: self._fetch,
@@ -99,6 +102,12 @@ class ServedNode:
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self._in_thread(reading.offset_for_leader_epoch),
             ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
+            ApiKey.DESCRIBE_ACLS: self._in_thread(describing.describe_acls),
+            ApiKey.DESCRIBE_CONFIGS: self._in_thread(describing.describe_configs),
+            ApiKey.DESCRIBE_LOG_DIRS: self._in_thread(describing.describe_log_dirs),
+            ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
+            ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
+            ApiKey.LIST_TRANSACTIONS: self._in_thread(describing.list_transactions),
             ApiKey.FIND_COORDINATOR: self._of_group(groups.find_coordinator),
             ApiKey.JOIN_GROUP: self._join_group,
             ApiKey.SYNC_GROUP: self._sync_group,
