@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 FORMATS = ROOT / "docs" / "README.md"
 WRITING = ROOT / "docs" / "writing.md"
+SERVE = ROOT / "docs" / "serve.md"
 TEXT = README.read_text(encoding="utf-8")
 
 Files = dict[str, tuple[bytes, int]]
@@ -72,6 +73,13 @@ def test_the_formats_example_prints_what_its_comments_say(tmp_path: Path) -> Non
     assert len(printed) == 2
     for line in printed:
         assert f"# {line}" in block.text
+
+
+def test_the_serving_example_prints_what_its_comment_says(tmp_path: Path) -> None:
+    samples.unpack(tmp_path / "samples")
+    (block,) = blocks("python", SERVE)
+    (line,) = run_python(block.text, tmp_path).splitlines()
+    assert f"# {line}" in block.text
 
 
 def test_the_writing_example_prints_what_its_comment_says(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class Connections:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # asyncio does it only for sockets that name their protocol, which accepted ones do not.
+        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         host, port = writer.get_extra_info("peername")[:2]
         CONNECTION_LOG.info("%s:%s connected", host, port)
         reason = "the client closed"

@@ -41,8 +41,11 @@ _UNREADABLE = (CorruptionError, InRemoteSegmentError, UnknownRemoteSegmentsError
 
 
 def epoch_error(log: ServedLog, current_leader_epoch: int) -> ErrorCode:
-    """Return the error for the leader epoch that a client knows; -1 is none."""
-    if current_leader_epoch != UNKNOWN_EPOCH:
+    """Return the error for the leader epoch that a client knows; -1 is none.
+
+    Of a log without epochs, clients may take another number for none.
+    """
+    if UNKNOWN_EPOCH not in (current_leader_epoch, log.leader_epoch):
         if current_leader_epoch < log.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if current_leader_epoch > log.leader_epoch:
