@@ -9,10 +9,12 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.requests.apis import parse_request_header
+from kafkastore.server.authentication import AuthenticationError
 from kafkastore.server.node import Client, ServedNode, UnknownRequestError
 from kafkastore.server.served_log import FileRange
 
@@ -34,9 +36,11 @@ class Connections:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def listen(self, sock: socket.socket) -> None:
+    async def listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept clients from a bound socket."""
-        self._server = await asyncio.start_server(self._accept, sock=sock, backlog=_BACKLOG)
+        self._server = await asyncio.start_server(
+            self._accept, sock=sock, backlog=_BACKLOG, ssl=tls
+        )
 
     async def close(self) -> None:
         """Stop to accept clients, and end the connections."""
@@ -58,12 +62,12 @@ class Connections:
         CONNECTION_LOG.info("%s:%s connected", host, port)
         reason = "the client closed"
         try:
-            await self._serve(reader, writer, Client(host))
+            await self._serve(reader, writer, self._node.client(host))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except TimeoutError:
             reason = f"idle for {IDLE_SECONDS} s"
-        except (UnknownRequestError, KafkaStoreError) as error:
+        except (UnknownRequestError, AuthenticationError, KafkaStoreError) as error:
             reason = str(error)
         except asyncio.CancelledError:
             reason = "the server stops"
@@ -82,6 +86,11 @@ class Connections:
                 if not 0 <= size <= MAX_REQUEST_BYTES:
                     raise UnknownRequestError(f"request of {size} bytes")
                 frame = await reader.readexactly(size)
+            sasl = client.authentication
+            if sasl is not None and sasl.is_raw and sasl.user is None:
+                token = await asyncio.to_thread(sasl.next_message, frame)
+                writer.write(len(token).to_bytes(_SIZE_BYTES, "big") + token)
+                continue
             header, position = parse_request_header(frame)
             parts = await self._node.answer(header, frame, position, client)
             if parts is not None:

@@ -22,6 +22,7 @@ from kafkastore.formats.requests.apis import (
     parse_request,
 )
 from kafkastore.lookup.rules import CORRECT
+from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetching import Fetched, Fetching
@@ -37,9 +38,15 @@ _OLDEST_VERSION = 0
 
 
 class Client(NamedTuple):
-    """Who sends a request."""
+    """Who sends a request; `authentication` is None if it needs none."""
 
     host: str
+    authentication: Authentication | None = None
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether its requests are answered."""
+        return self.authentication is None or self.authentication.user is not None
 
 
 class UnknownRequestError(Exception):
@@ -53,14 +60,24 @@ class ServedNode:
     """The answers of a server, without its connections."""
 
     def __init__(
-        self, catalog: Catalog, node: Node, rules: str = CORRECT, *, with_groups: bool = True
+        self,
+        catalog: Catalog,
+        node: Node,
+        rules: str = CORRECT,
+        *,
+        with_groups: bool = True,
+        users: Users | None = None,
     ) -> None:
+        self._users = users
         self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
         self._groups = GroupRequests(catalog, node)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
         self._handlers = self._all_handlers()
+        if users is None:
+            for key in _OF_AUTHENTICATION:
+                del self._handlers[key]
         if not with_groups:
             for key in _OF_GROUPS:
                 del self._handlers[key]
@@ -70,6 +87,10 @@ class ServedNode:
         self._groups.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def client(self, host: str) -> Client:
+        """Return a client that has just connected."""
+        return Client(host, None if self._users is None else Authentication(self._users))
+
     async def answer(
         self, header: RequestHeader, frame: bytes, position: int, client: Client
     ) -> list[bytes | Elsewhere] | None:
@@ -78,6 +99,8 @@ class ServedNode:
         Raises `UnknownRequestError`, and `CorruptionError` for bytes that are no such request.
         """
         handler = self._handlers.get(header.api_key)
+        if not client.is_authenticated and header.api_key not in _BEFORE_AUTHENTICATION:
+            raise UnknownRequestError("a request before authentication")
         if handler is None:
             raise UnknownRequestError(f"request {header.api_key} is not answered")
         if header.version not in REQUESTS.descriptions[header.api_key].versions:
@@ -99,6 +122,8 @@ class ServedNode:
             ApiKey.LIST_OFFSETS: self._in_thread(reading.list_offsets),
             ApiKey.METADATA: self._in_thread(reading.metadata),
             ApiKey.API_VERSIONS: self._api_versions,
+            ApiKey.SASL_HANDSHAKE: self._sasl_handshake,
+            ApiKey.SASL_AUTHENTICATE: self._sasl_authenticate,
             ApiKey.OFFSET_FOR_LEADER_EPOCH: self._in_thread(reading.offset_for_leader_epoch),
             ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
@@ -138,6 +163,20 @@ class ServedNode:
     ) -> Values:
         return self._reading.api_versions(self._handlers)
 
+    async def _sasl_handshake(
+        self, request: Values, header: RequestHeader, client: Client
+    ) -> Values:
+        assert client.authentication is not None
+        return client.authentication.handshake(request, header.version)
+
+    async def _sasl_authenticate(
+        self, request: Values, header: RequestHeader, client: Client
+    ) -> Values:
+        assert client.authentication is not None
+        return await asyncio.to_thread(
+            client.authentication.authenticate, request, header.version
+        )
+
     async def _refuse_produce(
         self, request: Values, header: RequestHeader, _client: Client
     ) -> Values | None:
@@ -173,6 +212,8 @@ class ServedNode:
         return fetched.response
 
 
+_OF_AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+_BEFORE_AUTHENTICATION = (ApiKey.API_VERSIONS, *_OF_AUTHENTICATION)
 _OF_GROUPS = (
     ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS,

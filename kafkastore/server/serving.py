@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.lookup.rules import CORRECT, broker_rules
+from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.connections import Connections
 from kafkastore.server.node import ServedNode
 from kafkastore.store.cluster_metadata import Metadata
-from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
+from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, open_paths
 
 FREE_PORT = "127.0.0.1:0"
+Tls = tuple[AnyPath, AnyPath]
 
 
 class Address(NamedTuple):
@@ -65,6 +69,8 @@ def serve(
     rules: str = CORRECT,
     metadata: Metadata = None,
     with_groups: bool = True,
+    tls: Tls | None = None,
+    users: AnyPath | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve directories to Kafka clients, as a cluster of one node, in a block.
 
@@ -78,8 +84,7 @@ def serve(
     partitions : iterable, optional
         Each as ``("orders", 3)`` or ``"orders-3"``. Default: all.
     listen : str
-        Where to accept clients, ``host:port``; port 0 is a free one. There is neither encryption
-        nor authentication.
+        Where to accept clients, ``host:port``; port 0 is a free one.
     advertise : str, optional
         Where clients reach it, ``host:port``, if that is another address.
     rules : str
@@ -89,6 +94,12 @@ def serve(
         if they have it.
     with_groups : bool
         Whether consumers may join groups and commit.
+    tls : pair of path-like, optional
+        The files of a certificate chain and of its private key, in PEM: clients then connect by
+        TLS.
+    users : path-like, optional
+        A file with a line ``name:password`` for each user: clients then authenticate, by SASL
+        PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
 
     Yields
     ------
@@ -97,7 +108,10 @@ def serve(
     Raises
     ------
     ArgumentValueError
-        If an address is not ``host:port``, or the host is not known.
+        If an address is not ``host:port``, or the host is not known; or the certificate can't be
+        used.
+    UsersFileError
+        If the users file can't be used.
     OSError
         If the address can't be used.
     UnknownRulesError
@@ -118,7 +132,8 @@ def serve(
 
     with serve_catalog(
         Catalog(list_partitions, metadata),
-        listen=listen, advertise=advertise, rules=rules, with_groups=with_groups,
+        listen=listen, advertise=advertise, rules=rules, with_groups=with_groups, tls=tls,
+        users=users,
     ) as served:
         yield served
 
@@ -131,22 +146,37 @@ def serve_catalog(
     advertise: str | None = None,
     rules: str = CORRECT,
     with_groups: bool = True,
+    tls: Tls | None = None,
+    users: AnyPath | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve what a catalog lists, while the block runs; see `serve`."""
     broker_rules(rules)
     address = parse_address("listen", listen)
     known = None if advertise is None else parse_address("advertise", advertise)
+    context = None if tls is None else _tls_context(*tls)
+    known_users = None if users is None else read_users(Path(users))
     with _bound(address) as sock:
         at = known or Address(address.host, sock.getsockname()[1])
         node = Node(catalog.node_id, at.host, at.port)
-        thread = _LoopThread(
-            Connections(ServedNode(catalog, node, rules, with_groups=with_groups)), sock
+        served_node = ServedNode(
+            catalog, node, rules, with_groups=with_groups, users=known_users
         )
+        thread = _LoopThread(Connections(served_node), sock, context)
         thread.start()
         try:
             yield ServedCluster(str(at), catalog)
         finally:
             thread.end()
+
+
+def _tls_context(certificate: AnyPath, key: AnyPath) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        problem = f"a certificate and its key in PEM ({error})"
+        raise ArgumentValueError("tls", problem, f"{certificate}, {key}") from error
+    return context
 
 
 def _bound(listen: Address) -> socket.socket:
@@ -163,9 +193,11 @@ def _bound(listen: Address) -> socket.socket:
 class _LoopThread(threading.Thread):
     """An event loop with the connections, in a thread."""
 
-    def __init__(self, connections: Connections, sock: socket.socket) -> None:
+    def __init__(
+        self, connections: Connections, sock: socket.socket, tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__(name="kafkastore-serve", daemon=True)
-        self._connections, self._sock = connections, sock
+        self._connections, self._sock, self._tls = connections, sock, tls
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
 
@@ -176,7 +208,7 @@ class _LoopThread(threading.Thread):
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._connections.listen(self._sock))
+            self._loop.run_until_complete(self._connections.listen(self._sock, self._tls))
             self._ready.set()
             self._loop.run_forever()
             self._loop.run_until_complete(self._connections.close())

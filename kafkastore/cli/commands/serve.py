@@ -6,10 +6,12 @@ import logging
 import signal
 import sys
 import threading
+from pathlib import Path
 from types import FrameType
 
 import click
 
+from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
@@ -34,9 +36,23 @@ from kafkastore.server.serving import parse_address, serve_catalog
     "--rules", metavar="RULES", default=CORRECT, show_default=True,
     help="For offsets by time: correct, a version of Kafka, kip-33 or legacy.",
 )
+@click.option(
+    "--tls", nargs=2, type=ANY_PATH, metavar="CERTIFICATE KEY",
+    help="Files in PEM: clients connect by TLS.",
+)
+@click.option(
+    "--users", type=ANY_PATH, metavar="FILE",
+    help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
+)
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 def command(
-    call: StoreCall, listen: str, advertise: str | None, rules: str, no_groups: bool
+    call: StoreCall,
+    listen: str,
+    advertise: str | None,
+    rules: str,
+    tls: tuple[Path, Path] | None,
+    users: Path | None,
+    no_groups: bool,
 ) -> int:
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
 
@@ -46,28 +62,31 @@ def command(
     if call.verbose:
         CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
         CONNECTION_LOG.setLevel(logging.INFO)
-    _warn_if_exposed(listen)
+    _warn_if_exposed(listen, is_encrypted=tls is not None, has_users=users is not None)
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
     with serve_catalog(
-        catalog, listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups
+        catalog,
+        listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
+        users=users,
     ) as served:
         _show(call, served.bootstrap_servers, catalog)
         _wait()
     return call.problems.exit_code
 
 
-def _warn_if_exposed(listen: str) -> None:
+def _warn_if_exposed(listen: str, *, is_encrypted: bool, has_users: bool) -> None:
     """Say what it means if others than this machine can connect."""
     host, _ = parse_address("listen", listen)
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_loopback = host == "localhost"
-    if not is_loopback:
-        print_note(
-            f"all who reach {listen} can read these partitions: there is neither encryption nor "
-            "authentication"
-        )
+    if is_loopback or (is_encrypted and has_users):
+        return
+    if not has_users:
+        print_note(f"all who reach {listen} can read these partitions: there is no --users")
+    if not is_encrypted:
+        print_note(f"what goes through {listen} is not encrypted: there is no --tls")
 
 
 def _show(call: StoreCall, bootstrap_servers: str, catalog: Catalog) -> None:
