@@ -187,10 +187,15 @@ def quota_row(entity: frozenset[tuple[str, str | None]], key: str, value: float)
     """Return a client quota; a name of None is the default of its type."""
     return {
         "kind": "client_quota",
-        "entity": dict(sorted(entity, key=str)),
+        "entity": entity_names(entity),
         "name": key,
         "value": value,
     }
+
+
+def entity_names(entity: frozenset[tuple[str, str | None]]) -> dict[str, str | None]:
+    """Return the names of an entity by their types."""
+    return dict(sorted(entity, key=str))
 
 
 def scram_row(credential: Fields, *, show_secrets: bool = False) -> Row:

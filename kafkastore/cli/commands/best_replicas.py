@@ -15,7 +15,7 @@ from kafkastore.cli.output.output_file import check_output, open_output
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import ChangeRefusedError, RefusalReason
-from kafkastore.jobs.best_replicas import BestReplicasJob
+from kafkastore.jobs.best_replicas import BestReplicasJob, check_one_cluster
 from kafkastore.metadata.cluster import NoMetadataError
 from kafkastore.metadata.new_snapshot import is_registered, new_snapshot
 from kafkastore.metadata.snapshots import snapshot_name
@@ -43,6 +43,7 @@ def command(call: StoreCall, snapshot: Path | None) -> int:
     sync come first; the newest leader epoch and the largest log end decide which lineage counts;
     the best replica is the one with the most readable offsets of it.
     """
+    check_one_cluster(call.selection.store)
     if snapshot is not None:
         _check_snapshot(call, snapshot)
     job = BestReplicasJob.of(call.cluster, call.selection.store)
