@@ -38,7 +38,14 @@ from kafkastore.lookup.segments_by_time import Lookup, SearchStep
 
 def starts_in_remote_storage(view: LogView) -> bool:
     """Return whether records before the first segment here may be in remote storage."""
+    check_start(view)
     return bool(view.segments) and view.log_start_offset < view.segments[0].base_offset
+
+
+def check_start(view: LogView) -> None:
+    """Raise `CorruptionError` if a corrupt record hides where a log starts."""
+    if view.log_start_if_tiered is not None:
+        view.remote_log.check_is_known()
 
 
 class RemoteLookup:
