@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkastore.errors import CorruptCheckpointError
+from kafkastore.errors import SeveralClustersError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
@@ -81,8 +81,12 @@ class BestReplicasJob(PartitionJob[BestReplica]):
 
 def check_one_cluster(store: LogStore) -> None:
     """Raise `SeveralClustersError` if disks are of several clusters."""
-    with suppress(CorruptCheckpointError):  # each replica of that disk has this error
+    try:
         the_cluster_id(store)
+    except SeveralClustersError:
+        raise
+    except FAILURES:
+        pass  # each replica of that disk has this error
 
 
 def _read(place: PartitionPath, topic: Topic | None) -> Replica:
