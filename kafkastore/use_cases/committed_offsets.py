@@ -26,7 +26,7 @@ from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES
-from kafkastore.use_cases.last_records import Latest, last_records
+from kafkastore.use_cases.last_records import Latest, about_record, last_records
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -108,14 +108,11 @@ def _parsed(
         if written.value is None:
             continue
         try:
-            commit = parse_offset_commit(key_bytes, written.value)
-            if commit is not None:
-                yield commit
-        except CorruptionError as error:
-            if on_corrupt != "raise":
-                continue
-            raise CorruptionError(
-                f"the record at offset {written.offset} of {log.topic_partition} can't be read: "
-                f"{error}",
-                path=log.path,
-            ) from error
+            with about_record(log, written.offset):
+                commit = parse_offset_commit(key_bytes, written.value)
+        except CorruptionError:
+            if on_corrupt == "raise":
+                raise
+            continue
+        if commit is not None:
+            yield commit

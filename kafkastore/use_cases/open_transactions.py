@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.transaction_state import (
@@ -27,7 +26,7 @@ from kafkastore.store.cluster_metadata import find_cluster
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.partition_path import FAILURES
-from kafkastore.use_cases.last_records import last_records
+from kafkastore.use_cases.last_records import about_record, last_records
 
 TRANSACTION_STATE = "__transaction_state"
 #: Of these states, the coordinator will write markers to the partitions of the transaction.
@@ -179,14 +178,8 @@ def read_coordinators(
 def _transactional_ids(log: PartitionLog) -> Iterator[tuple[str, TransactionalId | None]]:
     """Yield the transactional ids in a partition; an expired one has no state."""
     for key, last in last_records(log).items():
-        try:
+        with about_record(log, last.offset):
             record = RECORDS.parse_keyed(key, last.value)
-        except CorruptionError as error:
-            raise CorruptionError(
-                f"the record at offset {last.offset} of {log.topic_partition} can't be read: "
-                f"{error}",
-                path=log.path,
-            ) from error
         if record.key is not None:
             name = record.key["transactional_id"]
             yield name, None if record.value is None else _transactional_id(name, record.value)
