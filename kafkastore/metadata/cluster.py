@@ -188,7 +188,8 @@ def _replay_snapshot(cluster: Cluster, snapshot: Snapshot) -> None:
     cluster.snapshot, cluster.end_offset = snapshot, snapshot.end_offset
     cluster.epoch = snapshot.epoch
     controls = snapshot.read_controls()
-    cluster.timestamp = timestamp_in(controls)
+    if snapshot.end_offset:  # else there was no append, and the header has 0
+        cluster.timestamp = timestamp_in(controls)
     for control in controls:
         cluster.quorum.apply(control)
     for record in read_snapshot(snapshot.path):

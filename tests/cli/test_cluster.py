@@ -203,6 +203,13 @@ def test_the_subject_of_a_changed_quota_is_its_entity(run: Run, directory: Path)
     assert change["subject"]["entity"] == quota["entity"]
 
 
+def test_no_change_is_noted(run: Run, directory: Path) -> None:
+    for options in (("--diff", "5..5"), ("--diff", "..", "--topic", "ordres", "--json")):
+        ran = run("cluster", directory, *options)
+        assert (ran.code, ran.out) == (0, "")
+        assert ran.err.startswith("note: ")
+
+
 @pytest.mark.parametrize("between", [
     "5", "9..5", "x..y", "..99", "now..-1d", "2026-02-01T00:00:00Z..2026-01-01T00:00:00Z",
 ])

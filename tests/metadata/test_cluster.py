@@ -127,6 +127,7 @@ def test_a_bootstrap_checkpoint_has_what_a_cluster_begins_with(directory):
     path = made.write_snapshot(directory, 99, FRAMES[:1])
     begun = kafkastore.cluster(path.rename(directory / "bootstrap.checkpoint"))
     assert (begun.features, begun.end_offset) == ({"metadata.version": 27}, 0)
+    assert begun.timestamp == -1
 
 
 def test_a_file_that_is_no_snapshot_is_refused(directory):

@@ -299,9 +299,11 @@ def _print_changes(
     as_json: bool,
 ) -> None:
     """Print each change in two lines, or as JSON."""
+    nothing = True
     for change in changes:
         if topics and _topic_of(change) not in topics:
             continue
+        nothing = False
         if as_json:
             write_json({**change._asdict(), "kind": "change"})
             continue
@@ -313,6 +315,8 @@ def _print_changes(
             f"{change.offset}  {format_time(change.timestamp, zone)}  {change.record}  {subject}"
         )
         print_text(f"    {_described(change)}")
+    if nothing:
+        print_note("nothing changed" + (f" of topic {', '.join(topics)}" if topics else ""))
 
 
 def _topic_of(change: MetadataChange) -> str | None:
