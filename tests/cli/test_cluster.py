@@ -75,6 +75,15 @@ def test_tables_have_names_epochs_and_configurations(run: Run, directory: Path) 
     assert "\n--x" not in ran.out
 
 
+def test_acls_are_counted_in_a_line_of_its_own(run: Run, tmp_path: Path) -> None:
+    made.write_log(tmp_path / "__cluster_metadata-0", [made.frame(
+        "AccessControlEntry", id=TOPIC_ID, resource_type=2, resource_name="t", pattern_type=3,
+        principal="User:u", host="*", operation=3, permission_type=3,
+    )])
+    lines = run("cluster", tmp_path).out.splitlines()
+    assert lines[-2:] == ["", "1 ACL: --json shows them"]
+
+
 def test_secrets_are_masked_unless_asked_for(run: Run, directory: Path) -> None:
     for options in ((), ("--json",), ("--diff", "0.."), ("--diff", "0..", "--json"),
                     ("--recreate",), ("--recreate", "--json")):

@@ -89,5 +89,11 @@ def test_no_readable_partition_of_groups_is_unreadable_input(run: Run, root: Pat
     assert run("groups", root).code == 1
 
 
+def test_topics_without_groups_are_refused(run: Run, root: Path) -> None:
+    ran = run("groups", root, "--topic", "__cluster_metadata")
+    assert ran.code == 2
+    assert str(root) not in ran.err  # the directory has groups
+
+
 def test_a_store_without_groups_is_refused(run: Run, root: Path) -> None:
     assert_one_sentence(run("groups", root / "__cluster_metadata-0"), "__consumer_offsets")

@@ -209,7 +209,8 @@ def _print(found: Cluster, zone: tzinfo | None, *, show_secrets: bool) -> None:
     others = {"acl": "ACL", "delegation_token": "delegation token"}
     counts = [format_count(len(rows[kind]), what) for kind, what in others.items() if kind in rows]
     if counts:
-        print_text(f"\n{', '.join(counts)}: --json shows them")
+        print()
+        print_text(f"{', '.join(counts)}: --json shows them")
 
 
 def _print_head(
