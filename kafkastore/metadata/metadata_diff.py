@@ -214,6 +214,11 @@ def _user(cluster: Cluster, subject: Row) -> Row | None:
     return None if found is None else cluster_rows.scram_row(found, show_secrets=True)
 
 
+def _acl(cluster: Cluster, subject: Row) -> Row | None:
+    found = cluster.acls.get(subject["id"])
+    return None if found is None else cluster_rows.acl_row(found)
+
+
 def _elr(cluster: Cluster, subject: Row) -> Row:
     """Count the partitions that have eligible leader replicas."""
     name = subject["topic"]
@@ -228,7 +233,7 @@ def _whole(cluster: Cluster, _: Row) -> Row:
 
 
 _ROWS: Mapping[str, Callable[[Cluster, Row], Row | None]] = {
-    "acl": lambda cluster, subject: cluster.acls.get(subject["id"]),
+    "acl": _acl,
     "broker": _broker,
     "client_quota": _quota,
     "cluster": _whole,

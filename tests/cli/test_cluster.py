@@ -82,6 +82,10 @@ def test_acls_are_counted_in_a_line_of_its_own(run: Run, tmp_path: Path) -> None
     )])
     lines = run("cluster", tmp_path).out.splitlines()
     assert lines[-2:] == ["", "1 ACL: --json shows them"]
+    (change,) = run("cluster", tmp_path, "--diff", "..", "--json").lines
+    names = {"resource_type": "TOPIC", "pattern_type": "LITERAL", "operation": "READ",
+             "permission_type": "ALLOW"}
+    assert names.items() <= change["after"].items()
 
 
 def test_secrets_are_masked_unless_asked_for(run: Run, directory: Path) -> None:
