@@ -264,6 +264,29 @@ def test_damaged_files_are_refused_or_give_another_cluster(data):
         outcome(directory)
 
 
+def test_missing_offsets_are_named_and_what_comes_before_them_can_be_read(directory):
+    first, last = FRAMES[:5], FRAMES[8:]
+    made.write_log(directory, first)
+    made.write_log(directory, last, start=8)
+    one_file = directory.with_name("whole") / directory.name
+    data = made.write_log(one_file, first).read_bytes()
+    path = made.write_log(one_file, last, start=8)
+    (one_file / f"{0:020}.log").write_bytes(data + path.read_bytes())
+    path.unlink()
+    for place, file, position in (
+        (directory, path.name, 0), (one_file, f"{0:020}.log", len(data)),
+    ):
+        for as_of in (None, 6, len(FRAMES)):
+            with pytest.raises(CorruptionError) as refused:
+                kafkastore.cluster(place, as_of=as_of)
+            assert (refused.value.path, refused.value.position) == (place / file, position)
+        assert kafkastore.cluster(place, as_of=5).end_offset == 5
+        before = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1003)
+        assert kafkastore.cluster(place, as_of=before).end_offset == 4
+        made.write_snapshot(place, 8, FRAMES[:8])
+        assert kafkastore.cluster(place).end_offset == len(FRAMES)
+
+
 def test_a_moment_after_the_end_is_refused(directory):
     made.write_log(directory, FRAMES)
     with pytest.raises(NoMetadataError):
