@@ -187,6 +187,24 @@ class DuplicatePartitionError(KafkaStoreError):
         return f"{which}; a broker does not start with them: open {one} by itself"
 
 
+class SeveralClustersError(KafkaStoreError):
+    """Log directories of several clusters, of which one question is asked.
+
+    Parameters
+    ----------
+    paths : mapping of str to path-like
+        A log directory of each cluster, by its ``cluster.id``.
+    """
+
+    def __init__(self, paths: Mapping[str, str | PathLike[str]]) -> None:
+        super().__init__(paths)
+        self.paths = paths
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{path} belongs to cluster {name}" for name, path in self.paths.items())
+        return f"{named}; name the log directories of one cluster only"
+
+
 class NotAFileError(KafkaStoreError):
     """A FIFO, a directory or a device with the name of a file of a log directory.
 

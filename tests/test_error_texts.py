@@ -52,6 +52,11 @@ TEXTS = [
         "directory of each by itself"),
     ),
     (
+        errors.SeveralClustersError({"A": "/a", "B": "/b"}),
+        ("/a belongs to cluster A, /b belongs to cluster B; name the log directories of one "
+        "cluster only"),
+    ),
+    (
         errors.RecordValueError(5, "messages of magic 0 do not support timestamps"),
         "record at offset 5: messages of magic 0 do not support timestamps",
     ),

@@ -186,6 +186,8 @@ def predict_log(
     assignments: Assignments | None = None,
 ) -> Prediction:
     """Predict what a broker's start does to one partition; see `predict_start`."""
+    if rules_of(version).log_may_start_in_remote_storage and log.log_start_if_tiered is not None:
+        log.remote_log.check_is_known()  # a broker knows, and starts
     found = _predict_loading(log, version, index_interval_bytes)
     if assignments is None or log.topic == CLUSTER_METADATA_TOPIC or found.recovered is None:
         return found

@@ -2,20 +2,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkastore.errors import SeveralClustersError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
-from kafkastore.metadata.topics import PartitionRegistration
-from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
+from kafkastore.metadata.topics import Topic
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn, the_cluster_id
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition
 from kafkastore.use_cases.replicas import (
     BestReplica,
     OtherReplica,
     Replica,
+    ReplicaRole,
+    check_topic_ids,
     choose_best,
     read_replica,
     role_of,
@@ -27,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BestReplicasJob(PartitionJob[BestReplica]):
-    """Choose a replica of each partition; `registered` is by topic and number."""
+    """Choose a replica of each partition; `registered` has their topics."""
 
-    registered: Mapping[str, Mapping[int, PartitionRegistration]] = field(default_factory=dict)
+    registered: Mapping[str, Topic] = field(default_factory=dict)
 
     @classmethod
     def of(cls, cluster: Cluster | None, store: LogStore) -> BestReplicasJob:
@@ -37,7 +42,7 @@ class BestReplicasJob(PartitionJob[BestReplica]):
         if cluster is None:
             return cls()
         topics = {each.topic for each in store.partitions} & cluster.topics.keys()
-        return cls({topic: cluster.topics[topic].partitions for topic in topics})
+        return cls({topic: cluster.topics[topic] for topic in topics})
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -61,8 +66,10 @@ class BestReplicasJob(PartitionJob[BestReplica]):
     def run(self, item: Copies) -> BestReplica:
         """Read the replicas of one partition."""
         place = item[0]
-        known = self.registered.get(place.topic, {}).get(place.partition)
-        found = choose_best(place.topic_partition, (_read(each, known) for each in item))
+        topic = self.registered.get(place.topic)
+        replicas = [_read(each, topic) for each in item]
+        check_topic_ids(None if topic is None else topic.topic_id, replicas)
+        found = choose_best(place.topic_partition, replicas)
         if found.best.error is not None:
             raise found.best.error
         return found
@@ -72,15 +79,32 @@ class BestReplicasJob(PartitionJob[BestReplica]):
         yield {"best": _replica_row(result.best), "others": list(map(_other_row, result.others))}
 
 
-def _read(place: PartitionPath, known: PartitionRegistration | None) -> Replica:
+def check_one_cluster(store: LogStore) -> None:
+    """Raise `SeveralClustersError` if disks are of several clusters."""
+    try:
+        the_cluster_id(store)
+    except SeveralClustersError:
+        raise
+    except FAILURES:
+        pass  # each replica of that disk has this error
+
+
+def _read(place: PartitionPath, topic: Topic | None) -> Replica:
     """Read one replica; its failure is its `error`."""
     log = open_partition(place)
-    broker_id = None
+    known = None if topic is None else topic.partitions.get(place.partition)
+    topic_id = broker_id = None
+    with suppress(*FAILURES):  # a corrupt file says nothing of the records
+        topic_id = read_topic_id(log.path)
+    role = role_of(None, known)
     try:
         broker_id = None if log.log_dir is None else log.log_dir.node_id
-        return read_replica(log, broker_id, role_of(broker_id, known))
+        role = role_of(broker_id, known)
+        if topic is not None and topic_id not in (None, topic.topic_id):
+            role = ReplicaRole.OTHER_TOPIC
+        return read_replica(log, broker_id, role)._replace(topic_id=topic_id)
     except FAILURES as error:
-        return Replica(log.path, broker_id, role_of(broker_id, known), error=error)
+        return Replica(log.path, broker_id, role, error=error, topic_id=topic_id)
 
 
 def _replica_row(replica: Replica) -> Row:
@@ -134,6 +158,8 @@ def best_replicas(
         If one of `partitions` does not exist.
     NotALogDirectoryError
         If a path is not such a directory.
+    SeveralClustersError
+        If the directories are not of one cluster.
 
     Notes
     -----
@@ -145,5 +171,6 @@ def best_replicas(
     ...     print(each.topic_partition, each.best.path)
     """
     store = open_paths(path)
+    check_one_cluster(store)
     job = BestReplicasJob.of(find_cluster_or_warn(store, metadata), store)
     return JobResults(job, partial(job.items, store, partitions))

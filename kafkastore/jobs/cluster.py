@@ -14,6 +14,7 @@ from kafkastore.store.cluster_metadata import (
     METADATA_PARTITION,
     cluster_as_of,
     newest_metadata_log,
+    the_cluster_id,
 )
 from kafkastore.store.log_store import Paths, open_paths
 
@@ -43,6 +44,8 @@ def cluster(path: Paths, *, as_of: int | datetime | None = None) -> Cluster:
         If no snapshot or log reaches that moment.
     CorruptionError
         If the snapshot or the log is corrupt before that moment; an earlier moment can be read.
+    SeveralClustersError
+        If the directories are not of one cluster.
     ReplayError
         If a record does not fit those before it: a broker reports a fault and stops.
     NotALogDirectoryError
@@ -60,13 +63,16 @@ def cluster(path: Paths, *, as_of: int | datetime | None = None) -> Cluster:
     return cluster_as_of(path, _as_moment(as_of))
 
 
-def cluster_changes(path: Paths, start: AsOf, end: AsOf) -> Iterator[MetadataChange]:
+def cluster_changes(
+    path: Paths, start: AsOf, end: AsOf, *, show_secrets: bool = False
+) -> Iterator[MetadataChange]:
     """Yield what changed between two moments; see `changes_between`."""
     store = open_paths(path)
+    the_cluster_id(store)  # of one cluster only
     log = newest_metadata_log(store)
     if log is None:
         raise NoMetadataError(f"{store.paths[0]} has no {METADATA_PARTITION}")
-    return changes_between(log, start, end)
+    return changes_between(log, start, end, show_secrets=show_secrets)
 
 
 def _as_moment(as_of: int | datetime | None) -> AsOf:

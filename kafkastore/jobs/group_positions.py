@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.job import Row, columns_of
@@ -46,7 +45,7 @@ def committed_positions(
     *,
     partitions: Collection[AnyPartition] | None = None,
     offsets: Mapping[OffsetCommitKey, int] | None = None,
-    unreadable: dict[TopicPartition, CorruptionError] | None = None,
+    unreadable: dict[TopicPartition, Exception] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
     """Return committed offsets, or the given `offsets`, of groups and partitions."""
     if offsets is None:

@@ -52,6 +52,8 @@ class GroupsJob(PartitionJob[list[Group]]):
         chosen = [each for each in store.chosen(partitions) if each.topic == CONSUMER_OFFSETS]
         if not chosen:
             where = " and ".join(map(str, store.paths))
+            if any(each.topic == CONSUMER_OFFSETS for each in store.partitions):
+                where = "the selection; all groups are in that topic"
             raise NoCommittedOffsetsError(f"no partition of {CONSUMER_OFFSETS} in {where}")
         return list_copies(store, chosen, is_weighed=is_weighed)
 

@@ -158,7 +158,7 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
         start, end = log.start_bound, log.end_bound
         first, error = _known(lambda: first_timestamp(log, log.log_start_offset))
         largest, in_batches = _known(lambda: _largest_timestamp(log.segments))
-        error = error or in_batches or end.error
+        error = error or in_batches or end.error or _hidden_remote(log)
         row |= {
             "log_start_offset": start.offset,
             "log_start_source": start.source.value,
@@ -172,6 +172,12 @@ def _partition(log: PartitionLog, quick: bool) -> tuple[list[_Row], CorruptionEr
             "largest_timestamp": largest,
         }
     return [row], error
+
+
+def _hidden_remote(log: PartitionLog) -> CorruptionError | None:
+    """Return the corrupt record that hides what is in remote storage."""
+    remote = log.remote_log
+    return remote.error if remote.is_tiered or log.log_start_if_tiered is not None else None
 
 
 def _remote(log: PartitionLog) -> _Row:

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkastore.arguments import check_collection
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, JobResults, Row, columns_of, skipped_column
 from kafkastore.jobs.lag import LAG_COLUMNS, UNREAD_COLUMNS, measured_row
@@ -15,7 +14,7 @@ from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation, reads_committed
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.partition_path import Copies, find_copies, open_copies, weight
+from kafkastore.store.partition_path import FAILURES, Copies, find_copies, open_copies, weight
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError
 from kafkastore.use_cases.share_lag import SharePartitionLag, share_lag_of
 from kafkastore.use_cases.share_states import (
@@ -125,7 +124,7 @@ def share_positions(
     groups: Sequence[str] = (),
     *,
     partitions: Collection[AnyPartition] | None = None,
-    unreadable: dict[TopicPartition, CorruptionError] | None = None,
+    unreadable: dict[TopicPartition, Exception] | None = None,
     is_weighed: bool = True,
 ) -> list[SharePosition]:
     """Return what share groups have read, by group, topic and partition.
@@ -137,7 +136,7 @@ def share_positions(
         if each.topic == SHARE_GROUP_STATE:
             try:
                 states.update(share_states_in(store.partitions[each]))
-            except CorruptionError as error:
+            except FAILURES as error:
                 if unreadable is None:
                     raise
                 unreadable[each] = error

@@ -1,7 +1,7 @@
 """The transactions that are open at the end of logs."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_path import Copies, open_copies
 from kafkastore.use_cases.open_transactions import (
+    Coordinators,
     OpenTransaction,
-    TransactionalId,
     open_transactions_of,
-    transactional_ids,
+    read_coordinators,
     with_coordinator,
 )
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class TransactionsJob(PartitionJob[list[OpenTransaction]]):
     """Find the open transactions of each partition.
 
-    `known` are the coordinators' states by producer id, None if they are not in the store.
+    `known` is what the coordinators know, None if that is not in the store.
     """
 
-    known: Mapping[int, TransactionalId] | None = None
+    known: Coordinators | None = None
 
     @staticmethod
     def columns() -> list[tuple[str, pa.DataType]]:
@@ -109,5 +109,5 @@ def transactions(
     Source: KIP-664; Kafka 4.3.1 ``TransactionsCommand``.
     """
     store = open_paths(path)
-    job = TransactionsJob(transactional_ids(store))
+    job = TransactionsJob(read_coordinators(store))
     return JobResults(job, partial(job.items, store, partitions))

@@ -86,6 +86,11 @@ class RemoteLog(NamedTuple):
         """Whether the topic has remote storage."""
         return self.storage is not RemoteStorage.OFF
 
+    def check_is_known(self) -> None:
+        """Raise `CorruptionError` if a corrupt record hides whether the topic is tiered."""
+        if self.error is not None and not self.is_tiered:
+            raise self.error.again()
+
 
 def find_remote_log(
     path: Path,

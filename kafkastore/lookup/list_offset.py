@@ -63,6 +63,7 @@ from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import offsets_before
 from kafkastore.lookup.prepared import find_offset
 from kafkastore.lookup.remote import (
+    check_start,
     earliest_pending_upload,
     largest_remote_timestamp,
     latest_tiered,
@@ -238,6 +239,8 @@ def _by_broker(
         choice = LookupChoice(query.choice.rules)
         return find_offset(view, timestamp, choice, query.on_corrupt, query.skipped)
     if timestamp == EARLIEST_TIMESTAMP:
+        if broker.log_may_start_in_remote_storage:
+            check_start(view)
         return _earliest(view, starting_offset_of(view, broker))
     if timestamp == MAX_TIMESTAMP:
         return _max_by_broker(view, broker)
@@ -311,6 +314,7 @@ def _by_text(
         return found if found is not None and found.offset < bound else None
 
     if timestamp == EARLIEST_TIMESTAMP:
+        check_start(view)
         return _earliest(view, view.log_start_offset)
     if timestamp >= 0 or choice.rules == KIP_33:
         return find(timestamp)

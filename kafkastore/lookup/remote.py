@@ -52,6 +52,7 @@ NOT_HERE = np.array((NO_TIMESTAMP, IN_REMOTE_STORAGE, -1), TIMESTAMP_AND_OFFSET)
 
 def starts_in_remote_storage(view: LogView) -> bool:
     """Return whether records before the first segment here may be in remote storage."""
+    check_start(view)
     return bool(view.segments) and view.log_start_offset < view.segments[0].base_offset
 
 
@@ -73,6 +74,12 @@ def remote_segment_row(remote: InRemoteSegmentError | None) -> dict[str, int | s
         "start_offset": remote.start_offset,
         "end_offset": remote.end_offset,
     }
+
+
+def check_start(view: LogView) -> None:
+    """Raise `CorruptionError` if a corrupt record hides where a log starts."""
+    if view.log_start_if_tiered is not None:
+        view.remote_log.check_is_known()
 
 
 class RemoteLookup:

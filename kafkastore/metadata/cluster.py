@@ -15,7 +15,7 @@ from kafkastore.formats.topics.cluster_metadata import RECORDS
 from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import format_time
 from kafkastore.metadata.metadata_log import MetadataRecord, read_log, read_snapshot
-from kafkastore.metadata.quorum import Quorum, read_quorum
+from kafkastore.metadata.quorum import Quorum, complete_quorum, read_quorum
 from kafkastore.metadata.replay_error import ReplayError
 from kafkastore.metadata.snapshots import Snapshot, list_snapshots, timestamp_in
 from kafkastore.metadata.state import PARTITION_CHANGE, ClusterState
@@ -141,7 +141,7 @@ def read_cluster(log: LogView, as_of: AsOf = END) -> Cluster:
     end = as_of.offset if is_timed else cluster.end_offset
     next_offset = read_quorum(cluster.quorum, log, end, as_of.timestamp)
     cluster.end_offset = max(cluster.end_offset, next_offset)
-    cluster.quorum.leader_epoch = max(cluster.quorum.leader_epoch, cluster.epoch)
+    complete_quorum(cluster.quorum, log, cluster.epoch)
     return cluster
 
 
@@ -193,7 +193,8 @@ def _replay_snapshot(cluster: Cluster, snapshot: Snapshot) -> None:
     cluster.snapshot, cluster.end_offset = snapshot, snapshot.end_offset
     cluster.epoch = snapshot.epoch
     controls = snapshot.read_controls()
-    cluster.timestamp = timestamp_in(controls)
+    if snapshot.end_offset:  # else there was no append, and the header has 0
+        cluster.timestamp = timestamp_in(controls)
     for control in controls:
         cluster.quorum.apply(control)
     for run in read_snapshot(snapshot.path):

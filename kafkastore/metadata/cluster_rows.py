@@ -15,6 +15,7 @@ from kafkastore.formats.topics.cluster_metadata import (
 from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.registrations import (
+    ACL_NAMES,
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
@@ -92,7 +93,7 @@ def rows_of(cluster: Cluster, *, show_secrets: bool = False) -> Iterator[Row]:
         for key, quota in sorted(quotas.items()):
             yield quota_row(entity, key, quota)
     for _, acl in sorted(cluster.acls.items()):
-        yield {"kind": "acl", **acl}
+        yield acl_row(acl)
     for _, credential in sorted(cluster.scram_credentials.items()):
         yield scram_row(credential, show_secrets=show_secrets)
     for _, token in sorted(cluster.delegation_tokens.items()):
@@ -186,10 +187,21 @@ def quota_row(entity: frozenset[tuple[str, str | None]], key: str, value: float)
     """Return a client quota; a name of None is the default of its type."""
     return {
         "kind": "client_quota",
-        "entity": dict(sorted(entity, key=str)),
+        "entity": entity_names(entity),
         "name": key,
         "value": value,
     }
+
+
+def entity_names(entity: frozenset[tuple[str, str | None]]) -> dict[str, str | None]:
+    """Return the names of an entity by their types."""
+    return dict(sorted(entity, key=str))
+
+
+def acl_row(acl: Fields) -> Row:
+    """Return an ACL, with Kafka's names."""
+    names = {field: names.get(acl[field], str(acl[field])) for field, names in ACL_NAMES.items()}
+    return {"kind": "acl", **acl, **names}
 
 
 def scram_row(credential: Fields, *, show_secrets: bool = False) -> Row:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkastore.formats.topics.cluster_metadata import RECORDS
+from kafkastore.formats.topics.cluster_metadata import (
+    MASKED,
+    RECORDS,
+    SCRAM_SECRETS,
+    is_secret_config,
+)
 from kafkastore.log.log_view import LogView
 from kafkastore.metadata import cluster_rows
 from kafkastore.metadata.cluster import AsOf, Cluster, replay_log, replay_snapshot_before
@@ -39,11 +44,21 @@ class MetadataChange(NamedTuple):
     after: Row | None
 
 
-def changes_between(log: LogView, start: AsOf, end: AsOf) -> Iterator[MetadataChange]:
+def changes_between(
+    log: LogView, start: AsOf, end: AsOf, *, show_secrets: bool = False
+) -> Iterator[MetadataChange]:
     """Yield the changes between two moments, in the order in which they count.
 
     The records of a metadata transaction count at its end.
     """
+    for change in _unmasked_changes(log, start, end):
+        yield change if show_secrets else change._replace(
+            before=_masked(change.subject, change.before),
+            after=_masked(change.subject, change.after),
+        )
+
+
+def _unmasked_changes(log: LogView, start: AsOf, end: AsOf) -> Iterator[MetadataChange]:
     cluster = replay_snapshot_before(log, start)
     waiting: tuple[MetadataRecord, Row, Row | None] | None = None
     for record in replay_log(cluster, log, end):
@@ -81,8 +96,22 @@ def _row(cluster: Cluster, subject: Row) -> Row | None:
     }
 
 
+def _masked(subject: Row, fields: Row | None) -> Row | None:
+    """Mask the secrets, after it is known whether they have changed."""
+    if fields is None:
+        return None
+    secrets: Sequence[str] = ()
+    if subject["kind"] == "scram_credential":
+        secrets = SCRAM_SECRETS
+    elif subject["kind"] == "config" and is_secret_config(subject["name"]):
+        secrets = ("value",)
+    return {name: MASKED if name in secrets else value for name, value in fields.items()}
+
+
 def _shown(subject: Row) -> Row:
     """Return a subject with names instead of numbers."""
+    if subject["kind"] == "client_quota":
+        return subject | {"entity": cluster_rows.entity_names(_entity(subject))}
     if subject["kind"] == "config":
         kind = cluster_rows.resource_type_text(subject["resource_type"])
         return subject | {"resource_type": kind, "resource_name": subject["resource_name"] or None}
@@ -160,7 +189,9 @@ def _partition(cluster: Cluster, subject: Row) -> Row | None:
 def _config(cluster: Cluster, subject: Row) -> Row | None:
     resource, name = (subject["resource_type"], subject["resource_name"]), subject["name"]
     value = cluster.configs.get(resource, {}).get(name)
-    return None if value is None else cluster_rows.config_row(*resource, name, value)
+    return None if value is None else cluster_rows.config_row(
+        *resource, name, value, show_secrets=True
+    )
 
 
 def _feature(cluster: Cluster, subject: Row) -> Row | None:
@@ -168,15 +199,24 @@ def _feature(cluster: Cluster, subject: Row) -> Row | None:
     return None if level is None else cluster_rows.feature_row(subject["name"], level)
 
 
+def _entity(subject: Row) -> frozenset[tuple[str, str | None]]:
+    return frozenset((each["entity_type"], each["entity_name"]) for each in subject["entity"])
+
+
 def _quota(cluster: Cluster, subject: Row) -> Row | None:
-    entity = frozenset((each["entity_type"], each["entity_name"]) for each in subject["entity"])
+    entity = _entity(subject)
     value = cluster.client_quotas.get(entity, {}).get(subject["name"])
     return None if value is None else cluster_rows.quota_row(entity, subject["name"], value)
 
 
 def _user(cluster: Cluster, subject: Row) -> Row | None:
     found = cluster.scram_credentials.get((subject["mechanism"], subject["user"]))
-    return None if found is None else cluster_rows.scram_row(found)
+    return None if found is None else cluster_rows.scram_row(found, show_secrets=True)
+
+
+def _acl(cluster: Cluster, subject: Row) -> Row | None:
+    found = cluster.acls.get(subject["id"])
+    return None if found is None else cluster_rows.acl_row(found)
 
 
 def _elr(cluster: Cluster, subject: Row) -> Row:
@@ -193,7 +233,7 @@ def _whole(cluster: Cluster, _: Row) -> Row:
 
 
 _ROWS: Mapping[str, Callable[[Cluster, Row], Row | None]] = {
-    "acl": lambda cluster, subject: cluster.acls.get(subject["id"]),
+    "acl": _acl,
     "broker": _broker,
     "client_quota": _quota,
     "cluster": _whole,

@@ -130,14 +130,38 @@ def read_snapshot(path: Path) -> Iterator[MetadataRun]:
 def read_log(
     log: LogView, start_offset: int, end_offset: int, end_timestamp: int
 ) -> Iterator[MetadataRun]:
-    """Read the records of the log between two offsets, up to a time."""
+    """Read the records of the log between two offsets, up to a time.
+
+    Raises `CorruptBatchError` where offsets are missing: the log is never compacted.
+    """
     columns = RecordColumns(_COLUMNS, start_offset=start_offset, end_offset=end_offset)
+    next_offset = start_offset
     for scanned in RangeScan(log, start_offset, end_offset).runs(verify_crc=True):
-        for rows, taken in scanned.decoded(columns):
+        headers = scanned.headers[scanned.headers["last_offset"] >= next_offset]
+        ends = np.concatenate(([next_offset], headers["last_offset"] + 1))
+        gaps = np.flatnonzero(headers["base_offset"] > ends[:-1])
+        before = headers[: gaps[0]] if len(gaps) else headers
+        for rows, taken in scanned.of(before).decoded(columns):
             run = MetadataRun(rows, taken, scanned.segment.log_path, end_timestamp)
             yield run
             if run.is_cut:
                 return
+        next_offset = int(ends[len(before)])
+        if len(before) < len(headers) and next_offset < end_offset:
+            after = headers[len(before)]
+            raise _missing(
+                next_offset, int(after["base_offset"]), scanned.segment.log_path,
+                int(after["position"]),
+            )
+    for segment in log.segments:
+        if next_offset < end_offset <= segment.base_offset:
+            raise _missing(next_offset, segment.base_offset, segment.log_path, 0)
+
+
+def _missing(start: int, end: int, path: Path, position: int) -> CorruptBatchError:
+    """Return the error of offsets that are missing before a batch."""
+    reason = f"offsets {start} to {end - 1} of the metadata log are missing"
+    return CorruptBatchError(reason, path=path, position=position)
 
 
 def read_controls(file: LogFile, end_offset: int = INT64_MAX) -> Iterator[ControlValue]:

@@ -9,7 +9,7 @@ from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.records.control_records import ControlRecordType
 from kafkastore.formats.state.file_names import QUORUM_STATE
-from kafkastore.formats.state.quorum_state import parse_quorum_state
+from kafkastore.formats.state.quorum_state import NO_ID, parse_quorum_state
 from kafkastore.log.log_view import LogView
 from kafkastore.metadata.metadata_log import ControlValue, read_controls
 from kafkastore.segment.small_file import read_if_there
@@ -54,7 +54,7 @@ class Quorum:
 def read_quorum(
     quorum: Quorum, log: LogView, end_offset: int, end_timestamp: int = INT64_MAX
 ) -> int:
-    """Read the quorum from control records before a moment, and ``quorum-state``.
+    """Read the quorum from control records before a moment.
 
     Returns the offset after the last of them; 0 without any.
     """
@@ -64,21 +64,29 @@ def read_quorum(
             break
         next_offset = control.offset + 1
         quorum.apply(control)
-    if not quorum.voters:
-        _read_voters(quorum, log)
     return next_offset
 
 
-def _read_voters(quorum: Quorum, log: LogView) -> None:
-    """Read the voters from ``quorum-state``, which has them with version 0."""
+def complete_quorum(quorum: Quorum, log: LogView, epoch: int) -> None:
+    """Add from ``quorum-state`` what no control record says, as of an epoch.
+
+    It has the voters of version 0, and the leader of its epoch: the record may be deleted.
+    """
+    quorum.leader_epoch = max(quorum.leader_epoch, epoch)
+    if quorum.voters and quorum.leader_id is not None:
+        return
     path = log.path / QUORUM_STATE
     data = read_if_there(path, CorruptCheckpointError)
-    if data is not None:
-        try:
-            voters = parse_quorum_state(data).voters
-        except CorruptCheckpointError as error:
-            raise error.located(path) from error
-        quorum.voters = {each: {"voter_id": each} for each in voters or ()}
+    if data is None:
+        return
+    try:
+        state = parse_quorum_state(data)
+    except CorruptCheckpointError as error:
+        raise error.located(path) from error
+    if not quorum.voters:
+        quorum.voters = {each: {"voter_id": each} for each in state.voters or ()}
+    if quorum.leader_id is None and state.leader_epoch == quorum.leader_epoch:
+        quorum.leader_id = None if state.leader_id == NO_ID else state.leader_id
 
 
 def _of_log(log: LogView, end_offset: int) -> Iterator[ControlValue]:

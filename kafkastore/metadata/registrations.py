@@ -37,6 +37,23 @@ class ScramMechanism(IntEnum):
     SCRAM_SHA_512 = 2
 
 
+#: The names of the numbers in an ACL, by its fields.
+#: Source: Kafka 4.3.1 ``ResourceType``, ``PatternType``, ``AclOperation``, ``AclPermissionType``.
+ACL_NAMES: Mapping[str, Mapping[int, str]] = {
+    "resource_type": {
+        2: "TOPIC", 3: "GROUP", 4: "CLUSTER", 5: "TRANSACTIONAL_ID", 6: "DELEGATION_TOKEN",
+        7: "USER",
+    },
+    "pattern_type": {3: "LITERAL", 4: "PREFIXED"},
+    "operation": {
+        2: "ALL", 3: "READ", 4: "WRITE", 5: "CREATE", 6: "DELETE", 7: "ALTER", 8: "DESCRIBE",
+        9: "CLUSTER_ACTION", 10: "DESCRIBE_CONFIGS", 11: "ALTER_CONFIGS", 12: "IDEMPOTENT_WRITE",
+        13: "CREATE_TOKENS", 14: "DESCRIBE_TOKENS", 15: "TWO_PHASE_COMMIT",
+    },
+    "permission_type": {2: "DENY", 3: "ALLOW"},
+}
+
+
 class Endpoint(NamedTuple):
     """A listener of a broker or controller; `security_protocol` is Kafka's number."""
 

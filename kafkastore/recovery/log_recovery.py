@@ -162,7 +162,7 @@ def recover_log(
         _checkpointed(log, "log_start_offsets", log_start_offset),
         now,
         is_clean=log.is_clean if is_clean is None else is_clean,
-        is_tiered=lambda: rules.log_may_start_in_remote_storage and log.remote_log.is_tiered,
+        is_tiered=lambda: rules.log_may_start_in_remote_storage and _is_tiered(log),
     )
     loader.load()
     segments = tuple(
@@ -195,6 +195,11 @@ def recover_log(
         loader.producers.state,
         loader.files.copied,
     )
+
+
+def _is_tiered(log: LogView) -> bool:
+    log.remote_log.check_is_known()
+    return log.remote_log.is_tiered
 
 
 def _checkpointed(log: LogView, checkpoint: str, given: int | None) -> int:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import KafkaStoreError, SeveralClustersError
 from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
     KRAFT_SNAPSHOT_SUFFIX,
@@ -27,6 +27,7 @@ from kafkastore.metadata.cluster import (
     read_snapshot_alone,
 )
 from kafkastore.metadata.registrations import BrokerRegistration
+from kafkastore.metadata.snapshots import list_snapshots
 from kafkastore.metadata.topics import PartitionRegistration, Topic
 from kafkastore.paths import open_path
 from kafkastore.store.log_store import AnyPath, LogStore, Paths, listed, open_paths
@@ -84,12 +85,14 @@ def cluster_as_of(path: Paths, moment: AsOf) -> Cluster:
         _check_end(moment, paths[0])
         return read_snapshot_alone(open_path(paths[0]))
     store = open_paths(path)
+    cluster_id = the_cluster_id(store)
     log = newest_metadata_log(store)
     if log is None:
         _check_end(moment, paths[0])
-        return _cluster_of_directories(store)
-    found = read_cluster(log, moment)
-    found.cluster_id = next(_cluster_ids(store), None)
+        found = _cluster_of_directories(store)
+    else:
+        found = read_cluster(log, moment)
+    found.cluster_id = cluster_id
     return found
 
 
@@ -107,8 +110,13 @@ def newest_metadata_log(store: LogStore) -> PartitionLog | None:
 
 
 def _age(log: PartitionLog) -> tuple[int, int]:
+    """Return the newest epoch and the end offset, of a log or its newest snapshot.
+
+    A node that has fetched a snapshot, and nothing after it, has an empty log.
+    """
     epochs = log.leader_epochs
-    return (epochs[-1].epoch if epochs else _UNKNOWN), log.log_end_offset
+    of_log = (epochs[-1].epoch if epochs else _UNKNOWN), log.log_end_offset
+    return max([of_log, *((each.epoch, each.end_offset) for each in list_snapshots(log.path))])
 
 
 def _log_dirs(store: LogStore) -> Iterator[LogDir]:
@@ -118,16 +126,20 @@ def _log_dirs(store: LogStore) -> Iterator[LogDir]:
         yield LogDir(open_path(Path(path).parent))
 
 
-def _cluster_ids(store: LogStore) -> Iterator[str]:
+def the_cluster_id(store: LogStore) -> str | None:
+    """Return the ``cluster.id`` of a store's directories, which must be the same."""
+    paths: dict[str, Path] = {}
     for log_dir in _log_dirs(store):
         if (cluster_id := log_dir.meta_properties.get("cluster.id")) is not None:
-            yield cluster_id
+            paths.setdefault(cluster_id, log_dir.path)
+    if len(paths) > 1:
+        raise SeveralClustersError(paths)
+    return next(iter(paths), None)
 
 
 def _cluster_of_directories(store: LogStore) -> Cluster:
     """Return what the directories of partitions show of their cluster."""
     found = Cluster(MetadataSource.LOG_DIRECTORIES)
-    found.cluster_id = next(_cluster_ids(store), None)
     for log_dir in _log_dirs(store):
         broker_id, directory_id = _node_of(log_dir)
         if broker_id is not None:

@@ -25,7 +25,8 @@ from kafkastore.formats.topics.consumer_offsets import (
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.use_cases.last_records import Latest, last_records
+from kafkastore.store.partition_path import FAILURES
+from kafkastore.use_cases.last_records import Latest, about_record, last_records
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 
@@ -53,33 +54,33 @@ def committed_offsets(
     store: LogStore,
     groups: Sequence[str] = (),
     *,
-    unreadable: dict[TopicPartition, CorruptionError] | None = None,
+    unreadable: dict[TopicPartition, Exception] | None = None,
 ) -> dict[OffsetCommitKey, OffsetAndMetadata]:
     """Find committed offsets, sorted by group, topic and partition.
 
-    No `groups` means all. Corrupt partitions raise, or go to `unreadable`. Raises
+    No `groups` means all. Unreadable partitions raise, or go to `unreadable`. Raises
     NoCommittedOffsetsError without a ``__consumer_offsets`` partition or offsets of a given group.
     """
     check_collection("groups", groups)
-    logs = [store.partitions[each] for each in store.partitions if each.topic == CONSUMER_OFFSETS]
-    if not logs:
+    places = [each for each in store.partitions if each.topic == CONSUMER_OFFSETS]
+    if not places:
         where = " and ".join(map(str, store.paths))
         raise NoCommittedOffsetsError(f"no partition of {CONSUMER_OFFSETS} in {where}")
     found: dict[OffsetCommitKey, OffsetAndMetadata] = {}
-    for log in logs:
+    for place in places:
         try:
-            found.update(committed_in(log))
-        except CorruptionError as error:
+            found.update(committed_in(store.partitions[place]))
+        except FAILURES as error:
             if unreadable is None:
                 raise
-            unreadable[log.topic_partition] = error
+            unreadable[place] = error
     there = sorted({key.group for key in found})
     for group in groups:
         if group not in there:
             shown = ", ".join(there[:5]) + (", ..." if len(there) > 5 else "")
             raise NoCommittedOffsetsError(
                 f"group {group} has no offset in the partitions of {CONSUMER_OFFSETS} here "
-                f"({', '.join(str(log.partition) for log in logs)}); groups that have: "
+                f"({', '.join(str(place.partition) for place in places)}); groups that have: "
                 f"{shown or 'none'}",
                 group,
             )
@@ -107,14 +108,11 @@ def _parsed(
         if written.value is None:
             continue
         try:
-            commit = parse_offset_commit(key_bytes, written.value)
-            if commit is not None:
-                yield commit
-        except CorruptionError as error:
-            if on_corrupt != "raise":
-                continue
-            raise CorruptionError(
-                f"the record at offset {written.offset} of {log.topic_partition} can't be read: "
-                f"{error}",
-                path=log.path,
-            ) from error
+            with about_record(log, written.offset):
+                commit = parse_offset_commit(key_bytes, written.value)
+        except CorruptionError:
+            if on_corrupt == "raise":
+                raise
+            continue
+        if commit is not None:
+            yield commit

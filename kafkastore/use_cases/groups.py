@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from kafkastore.formats.topics.consumer_offsets import (
 )
 from kafkastore.formats.topics.consumer_protocol import parse_assignment, parse_subscription
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.use_cases.last_records import LastRecord, Latest, last_records
+from kafkastore.use_cases.last_records import LastRecord, Latest, about_record, last_records
 
 _CONSUMER_PROTOCOL = "consumer"
 # A member's own state: ``modern.MemberState.STABLE``, ``streams.MemberState.STABLE``.
@@ -163,23 +162,11 @@ def groups_in(log: PartitionLog) -> list[Group]:
     latest = last_records(log, written=written)
     for key, last in latest.items():
         if last.value is not None:
-            with _located(log, last.offset):
+            with about_record(log, last.offset):
                 _add(groups, key, last)
     for name in _without_offsets(log, latest, written):
         groups.setdefault(name, _Records())
     return [_group(name, groups[name]) for name in sorted(groups)]
-
-
-@contextmanager
-def _located(log: PartitionLog, offset: int) -> Iterator[None]:
-    """Add to errors which record they are about."""
-    try:
-        yield
-    except CorruptionError as error:
-        raise CorruptionError(
-            f"the record at offset {offset} of {log.topic_partition} can't be read: {error}",
-            path=log.path,
-        ) from error
 
 
 def _without_offsets(
@@ -193,11 +180,11 @@ def _without_offsets(
     commits: dict[str, int] = {}
     for key, last in latest.items():
         if last.value is None and RECORDS.name(int.from_bytes(key[:2], "big")) in _GROUP_RECORDS:
-            with _located(log, last.offset):
+            with about_record(log, last.offset):
                 deleted[_group_of(key)] = last.offset
     for key, offset in written.items():
         if int.from_bytes(key[:2], "big") in OFFSET_COMMITS:
-            with _located(log, offset):
+            with about_record(log, offset):
                 name = _group_of(key)
             commits[name] = max(commits.get(name, -1), offset)
     for name, offset in commits.items():

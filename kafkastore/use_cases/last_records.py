@@ -9,14 +9,15 @@ Source: Kafka 4.1.1 ``OffsetMetadataManager.replay``, ``replayEndTransactionMark
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.errors import CorruptBatchError
+from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.records.control_records import ControlRecordType
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
@@ -32,6 +33,18 @@ class LastRecord(NamedTuple):
 
 
 Latest = dict[bytes, LastRecord]
+
+
+@contextmanager
+def about_record(log: PartitionLog, offset: int) -> Iterator[None]:
+    """Say in errors which record they are about."""
+    try:
+        yield
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"the record at offset {offset} of {log.topic_partition} can't be read: {error}",
+            path=log.path,
+        ) from error
 
 
 def last_records(

@@ -7,19 +7,26 @@ Source: Kafka 4.3.1 ``ProducerStateManager``, ``TransactionMetadata``, ``Transac
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.topics.transaction_state import RECORDS, TransactionState
+from kafkastore.formats.topics.transaction_state import (
+    DEFAULT_PARTITIONS,
+    RECORDS,
+    TransactionState,
+    coordinator_partition,
+)
 from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.log.isolation import newest_snapshot, replay
+from kafkastore.store.cluster_metadata import find_cluster
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.use_cases.last_records import last_records
+from kafkastore.store.partition_path import FAILURES
+from kafkastore.use_cases.last_records import about_record, last_records
 
 TRANSACTION_STATE = "__transaction_state"
 #: Of these states, the coordinator will write markers to the partitions of the transaction.
@@ -64,6 +71,16 @@ class TransactionalId(NamedTuple):
         return self.state in _RUNNING and topic_partition in self.partitions
 
 
+class Coordinators(NamedTuple):
+    """What coordinators know of producers.
+
+    `is_complete`: of all producers, because all partitions of ``__transaction_state`` were read.
+    """
+
+    by_producer: Mapping[int, TransactionalId]
+    is_complete: bool
+
+
 class OpenTransaction(NamedTuple):
     """A transaction that is open at the end of a log.
 
@@ -86,7 +103,8 @@ class OpenTransaction(NamedTuple):
     coordinator : TransactionalId or None
         What the coordinator knows of the producer; None if the store has no record of it.
     is_hanging : bool or None
-        Whether the coordinator will not end it; None if the store has no ``__transaction_state``.
+        Whether the coordinator will not end it; None if that is not known, because the partition of
+        ``__transaction_state`` with the producer may be missing in the store.
     """
 
     topic_partition: TopicPartition
@@ -132,29 +150,65 @@ def _open_transactions(log: PartitionLog) -> list[OpenTransaction]:
     return found
 
 
-def transactional_ids(store: LogStore) -> dict[int, TransactionalId] | None:
-    """Read the states of coordinators by producer id; None if they are not here.
+def read_coordinators(
+    store: LogStore, unreadable: dict[TopicPartition, Exception] | None = None
+) -> Coordinators | None:
+    """Read the states of coordinators; None if no partition of them is here.
 
-    Raises `CorruptionError` if a record can't be read.
+    Unreadable partitions raise, or go to `unreadable`.
     """
-    logs = [store.partitions[each] for each in store.partitions if each.topic == TRANSACTION_STATE]
+    places = [each for each in store.partitions if each.topic == TRANSACTION_STATE]
+    if not places:
+        return None
     found: dict[int, TransactionalId] = {}
-    for log in logs:
-        for key, last in last_records(log).items():
-            if last.value is None:
-                continue
-            try:
-                record = RECORDS.parse_keyed(key, last.value)
-            except CorruptionError as error:
-                raise CorruptionError(
-                    f"the record at offset {last.offset} of {log.topic_partition} can't be read: "
-                    f"{error}",
-                    path=log.path,
-                ) from error
-            if record.key is not None and record.value is not None:
-                each = _transactional_id(record.key["transactional_id"], record.value)
-                found[each.producer_id] = each
-    return found if logs else None
+    names: dict[int, list[str]] = {}
+    for place in places:
+        try:
+            read = list(_transactional_ids(store.partitions[place]))
+        except FAILURES as error:
+            if unreadable is None:
+                raise
+            unreadable[place] = error
+            continue
+        names[place.partition] = [name for name, _ in read]
+        found.update((each.producer_id, each) for _, each in read if each is not None)
+    return Coordinators(found, _is_complete(store, names))
+
+
+def _transactional_ids(log: PartitionLog) -> Iterator[tuple[str, TransactionalId | None]]:
+    """Yield the transactional ids in a partition; an expired one has no state."""
+    for key, last in last_records(log).items():
+        with about_record(log, last.offset):
+            record = RECORDS.parse_keyed(key, last.value)
+        if record.key is not None:
+            name = record.key["transactional_id"]
+            yield name, None if record.value is None else _transactional_id(name, record.value)
+
+
+def _is_complete(store: LogStore, names: Mapping[int, Collection[str]]) -> bool:
+    """Return whether these are all partitions; `names` are the ids in each.
+
+    Their number is that of the metadata, or the number here unless the default fits too.
+    """
+    here = len(names)
+    if here == 0 or max(names) != here - 1:
+        return False
+    if here == DEFAULT_PARTITIONS or not _fits(names, DEFAULT_PARTITIONS):
+        return _fits(names, here)
+    with suppress(*FAILURES):
+        cluster = find_cluster(store)
+        if cluster is not None and TRANSACTION_STATE in cluster.topics:
+            return len(cluster.topics[TRANSACTION_STATE].partitions) == here
+    return False
+
+
+def _fits(names: Mapping[int, Collection[str]], count: int) -> bool:
+    """Return whether ids are where they are in a topic of `count` partitions."""
+    return all(
+        coordinator_partition(name, count) == number
+        for number, of_partition in names.items()
+        for name in of_partition
+    )
 
 
 def _transactional_id(name: str, value: Values) -> TransactionalId:
@@ -180,11 +234,13 @@ _STATES = frozenset(TransactionState)
 
 
 def with_coordinator(
-    found: OpenTransaction, known: Mapping[int, TransactionalId] | None
+    found: OpenTransaction, known: Coordinators | None
 ) -> OpenTransaction:
     """Add what the coordinator knows to an open transaction."""
     if known is None:
         return found
-    coordinator = known.get(found.producer_id)
+    coordinator = known.by_producer.get(found.producer_id)
+    if coordinator is None and not known.is_complete:
+        return found
     is_running = coordinator is not None and coordinator.is_running_in(found.topic_partition)
     return found._replace(coordinator=coordinator, is_hanging=not is_running)

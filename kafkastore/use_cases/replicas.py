@@ -7,12 +7,13 @@ election; of the replicas of that lineage, the best is the one with the most rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.arguments import LARGEST_OFFSET
+from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
@@ -25,8 +26,8 @@ from kafkastore.metadata.topics import PartitionRegistration
 class ReplicaRole(StrEnum):
     """What a cluster's metadata says of a replica.
 
-    `ELIGIBLE`: not in sync, but it has all committed records (KIP-966). `UNKNOWN`: there is no
-    metadata, or no broker id in the directory.
+    `ELIGIBLE`: not in sync, but it has all committed records (KIP-966). `OTHER_TOPIC`: of a deleted
+    topic of the same name. `UNKNOWN`: there is no metadata, or no broker id in the directory.
     """
 
     LEADER = "leader"
@@ -34,10 +35,28 @@ class ReplicaRole(StrEnum):
     ELIGIBLE = "eligible"
     OUT_OF_SYNC = "out-of-sync"
     NOT_ASSIGNED = "not-assigned"
+    OTHER_TOPIC = "other-topic"
     UNKNOWN = "unknown"
 
 
 _HAS_ALL_COMMITTED = (ReplicaRole.LEADER, ReplicaRole.IN_SYNC, ReplicaRole.ELIGIBLE)
+
+
+class TopicIdError(KafkaStoreError):
+    """Replicas of a partition that are of several topics, or all of another one.
+
+    `topic_id` is that of the metadata, if it is known; `paths` has a replica with each topic id.
+    """
+
+    def __init__(self, topic_id: str | None, paths: Mapping[str, Path]) -> None:
+        super().__init__(topic_id, paths)
+        self.topic_id, self.paths = topic_id, paths
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{path} has topic id {each}" for each, path in self.paths.items())
+        if self.topic_id is None:
+            return f"{found}; the cluster's metadata says which topic exists (--metadata)"
+        return f"{found}, and the cluster's metadata {self.topic_id}: no replica of it is here"
 
 
 class Replica(NamedTuple):
@@ -59,6 +78,8 @@ class Replica(NamedTuple):
         The corrupt bytes, and the offsets that are missing by them.
     error : Exception or None
         Why nothing could be read.
+    topic_id : str or None
+        That of ``partition.metadata``, if it can be read.
     """
 
     path: Path
@@ -69,6 +90,7 @@ class Replica(NamedTuple):
     leader_epochs: tuple[EpochStart, ...] = ()
     skipped: tuple[SkippedBytes, ...] = ()
     error: Exception | None = None
+    topic_id: str | None = None
 
     @property
     def leader_epoch(self) -> int | None:
@@ -162,10 +184,27 @@ def read_replica(log: LogView, broker_id: int | None, role: ReplicaRole) -> Repl
     return Replica(log.path, broker_id, role, start, end, epochs.entries, tuple(skipped))
 
 
+def check_topic_ids(topic_id: str | None, replicas: Iterable[Replica]) -> None:
+    """Raise `TopicIdError` if replicas are not of one topic, or all of another one."""
+    paths: dict[str, Path] = {}
+    for each in replicas:
+        if each.topic_id is None or each.topic_id == topic_id:
+            if topic_id is not None:
+                return
+        else:
+            paths.setdefault(each.topic_id, each.path)
+    if len(paths) > (topic_id is None):
+        raise TopicIdError(topic_id, paths)
+
+
 def choose_best(topic_partition: TopicPartition, replicas: Iterable[Replica]) -> BestReplica:
-    """Choose the replica to restore from; see the module."""
+    """Choose the replica to restore from; see the module.
+
+    Those of another topic are among the others, without offsets.
+    """
     found = list(replicas)
-    candidates = [each for each in found if each.error is None] or found
+    of_topic = [each for each in found if each.role is not ReplicaRole.OTHER_TOPIC]
+    candidates = [each for each in of_topic if each.error is None] or of_topic
     candidates = [each for each in candidates if each.role in _HAS_ALL_COMMITTED] or candidates
     newest = max(candidates, key=_lineage)
     of_lineage = [each for each in candidates if _diverges_at(newest, each) is None]
@@ -212,6 +251,8 @@ def _end_of(epoch: int, replica: Replica) -> int:
 def lacking_offsets(best: Replica, other: Replica) -> Iterator[LackingOffsets]:
     """Yield the offsets that another replica has and the best one lacks, in order."""
     if best.error is not None or other.error is not None:
+        return
+    if other.role is ReplicaRole.OTHER_TOPIC:
         return
     diverging = _diverges_at(best, other)
     same = other.log_end_offset if diverging is None else diverging

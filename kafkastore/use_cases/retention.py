@@ -22,7 +22,7 @@ from kafkastore.log.timestamp_warnings import (
     find_timestamp_warning,
     meant_timestamp,
 )
-from kafkastore.lookup.remote import highest_remote_offset
+from kafkastore.lookup.remote import check_start, highest_remote_offset
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.segment.index_file import TimeIndex
 from kafkastore.segment.log_segment import LogSegment
@@ -215,6 +215,7 @@ def _judged(
     ]
     storage = RemoteStorage.OFF
     if rules.log_may_start_in_remote_storage:
+        check_start(log)
         storage = log.remote_log.storage
     outcome = find_deletable(
         facts,

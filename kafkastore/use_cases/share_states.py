@@ -20,6 +20,7 @@ from kafkastore.formats.topics.share_group_state import RECORDS
 from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.use_cases.last_records import about_record
 
 SHARE_GROUP_STATE = "__share_group_state"
 _NONE = -1  # no start offset, no epoch, no count
@@ -162,15 +163,12 @@ def _replay(
         if each.key is None:
             continue
         try:
-            record = RECORDS.parse_keyed(each.key, each.value)
-        except CorruptionError as error:
-            if on_corrupt != "raise":
-                continue
-            raise CorruptionError(
-                f"the record at offset {each.offset} of {log.topic_partition} can't be read: "
-                f"{error}",
-                path=log.path,
-            ) from error
+            with about_record(log, each.offset):
+                record = RECORDS.parse_keyed(each.key, each.value)
+        except CorruptionError:
+            if on_corrupt == "raise":
+                raise
+            continue
         if record.key is None:
             continue  # of a newer broker
         key = SharePartition(

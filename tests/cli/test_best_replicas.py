@@ -54,6 +54,37 @@ def test_a_replica_that_can_not_be_read_is_a_problem(run: Run, disks: list[Path]
     assert str(log) in ran.err
 
 
+NEW, OLD = made.TOPIC_ID, made.DIRECTORY
+
+
+def topic_disk(root: Path, broker_id: int, topic_id: str, records: int) -> Path:
+    """Write a log directory with the partition t-0 of a topic."""
+    (root / "t-0").mkdir(parents=True)
+    (root / "t-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    batches = [Batch((Row(each, 1, b"k", b"v"),)).data for each in range(records)]
+    (root / "t-0" / f"{0:020}.log").write_bytes(b"".join(batches))
+    (root / "meta.properties").write_text(f"version=1\ncluster.id=Cc\nnode.id={broker_id}\n")
+    return root
+
+
+def test_a_deleted_topic_of_the_same_name_has_no_replica(run: Run, tmp_path: Path) -> None:
+    metadata = tmp_path / "m" / "__cluster_metadata-0"
+    made.write_log(metadata, [
+        made.feature("metadata.version", 27), made.topic(topic_id=NEW), made.partition(0, NEW),
+    ])
+    new = topic_disk(tmp_path / "new", 1, NEW, 2)
+    old = topic_disk(tmp_path / "old", 2, OLD, 9)  # in sync by its broker's id, and longer
+    with_metadata = ("--metadata", metadata, "--json")
+    (row,) = run("cluster", "best-replicas", old, new, *with_metadata).lines
+    assert row["best"]["path"] == str(new / "t-0")
+    (other,) = row["others"]
+    assert (other["role"], other["lacking"]) == ("other-topic", [])
+    assert_one_sentence(run("cluster", "best-replicas", old, *with_metadata), OLD, NEW)
+    assert_one_sentence(run("cluster", "best-replicas", old, new), OLD, NEW)
+    (row,) = run("cluster", "best-replicas", old, "--json").lines
+    assert row["best"]["log_end_offset"] == 9
+
+
 def test_a_disk_that_is_missing_is_one_sentence(run: Run, tmp_path: Path) -> None:
     assert_one_sentence(run("cluster", "best-replicas", tmp_path / "none"))
     assert_one_sentence(run("cluster", "best-replicas"))

@@ -75,6 +75,19 @@ def test_tables_have_names_epochs_and_configurations(run: Run, directory: Path) 
     assert "\n--x" not in ran.out
 
 
+def test_acls_are_counted_in_a_line_of_its_own(run: Run, tmp_path: Path) -> None:
+    made.write_log(tmp_path / "__cluster_metadata-0", [made.frame(
+        "AccessControlEntry", id=TOPIC_ID, resource_type=2, resource_name="t", pattern_type=3,
+        principal="User:u", host="*", operation=3, permission_type=3,
+    )])
+    lines = run("cluster", tmp_path).out.splitlines()
+    assert lines[-2:] == ["", "1 ACL: --json shows them"]
+    (change,) = run("cluster", tmp_path, "--diff", "..", "--json").lines
+    names = {"resource_type": "TOPIC", "pattern_type": "LITERAL", "operation": "READ",
+             "permission_type": "ALLOW"}
+    assert names.items() <= change["after"].items()
+
+
 def test_secrets_are_masked_unless_asked_for(run: Run, directory: Path) -> None:
     for options in ((), ("--json",), ("--diff", "0.."), ("--diff", "0..", "--json"),
                     ("--recreate",), ("--recreate", "--json")):
@@ -93,6 +106,35 @@ def test_a_moment_is_an_offset_or_a_time(run: Run, directory: Path) -> None:
         assert (row["topic"], row["partitions"]) == ("orders", 0)
     assert_one_sentence(run("cluster", directory, "--as-of", "17"), "ends at offset 16")
     assert_one_sentence(run("cluster", directory, "--as-of", "soon"), "soon")
+
+
+def test_directories_of_several_clusters_are_refused(
+    run: Run, directory: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    made.write_log(other / "__cluster_metadata-0", FRAMES, epoch=9)
+    (other / "meta.properties").write_text("version=1\ncluster.id=Dd\nnode.id=2\n")
+    for arguments in ((), ("--diff", ".."), ("--json",), ("--as-of", "3")):
+        ran = run("cluster", directory.parent, other, *arguments)
+        assert_one_sentence(ran, "Cc", "Dd")
+        assert ran.out == ""
+    assert_one_sentence(run("cluster", "best-replicas", directory.parent, other), "Cc", "Dd")
+    with pytest.raises(kafkastore.SeveralClustersError) as caught:
+        kafkastore.best_replicas([directory.parent, other])
+    assert caught.value.paths == {"Cc": directory.parent, "Dd": other}
+
+
+def test_a_topic_has_no_configurations_of_brokers_with_its_name(
+    run: Run, tmp_path: Path
+) -> None:
+    made.write_log(tmp_path / "__cluster_metadata-0", [
+        made.topic("1"), made.partition(0), made.config("retention.ms", "5", resource="1"),
+        made.config("listeners", "a", resource="1", kind=4), made.broker(1, 4),
+    ])
+    rows = run("cluster", tmp_path, "--json", "--topic", "1").lines
+    assert [row["resource_type"] for row in rows if row["kind"] == "config"] == ["topic"]
+    changes = run("cluster", tmp_path, "--diff", "..", "--json", "--topic", "1").lines
+    assert [change["offset"] for change in changes] == [0, 1, 2]
 
 
 def test_some_topics_can_be_chosen(run: Run, directory: Path) -> None:
@@ -149,7 +191,41 @@ def test_the_records_of_a_transaction_are_changes_at_its_end(run: Run, tmp_path:
         assert [change["offset"] for change in lines] == offsets
 
 
-@pytest.mark.parametrize("between", ["5", "9..5", "x..y", "..99"])
+def test_a_changed_secret_is_a_change_and_shown_on_request(run: Run, tmp_path: Path) -> None:
+    user = {"name": "u", "mechanism": 1, "stored_key": b"k", "server_key": b"k", "iterations": 9}
+    made.write_log(tmp_path / "__cluster_metadata-0", [
+        made.config("ssl.key.password", PASSWORD, resource="1", kind=4),
+        made.config("ssl.key.password", "better", resource="1", kind=4),
+        made.frame("UserScramCredential", **user, salt=b"old"),
+        made.frame("UserScramCredential", **user, salt=b"new"),
+    ])
+    for options, values, salts in (
+        ((), ["(masked)"] * 2, ["(masked)"] * 2),
+        (("--show-secrets",), [PASSWORD, "better"], [b"old".hex(), b"new".hex()]),
+    ):
+        changes = run("cluster", tmp_path, "--diff", "..", "--json", *options).lines
+        assert [change["after"]["value"] for change in changes[:2]] == values
+        assert changes[1]["before"] == {"value": values[0]}
+        assert (changes[3]["before"], changes[3]["after"]) == tuple({"salt": s} for s in salts)
+
+
+def test_the_subject_of_a_changed_quota_is_its_entity(run: Run, directory: Path) -> None:
+    (change,) = run("cluster", directory, "--diff", "11..12", "--json").lines
+    rows = run("cluster", directory, "--json").lines
+    (quota,) = (row for row in rows if row["kind"] == "client_quota")
+    assert change["subject"]["entity"] == quota["entity"]
+
+
+def test_no_change_is_noted(run: Run, directory: Path) -> None:
+    for options in (("--diff", "5..5"), ("--diff", "..", "--topic", "ordres", "--json")):
+        ran = run("cluster", directory, *options)
+        assert (ran.code, ran.out) == (0, "")
+        assert ran.err.startswith("note: ")
+
+
+@pytest.mark.parametrize("between", [
+    "5", "9..5", "x..y", "..99", "now..-1d", "2026-02-01T00:00:00Z..2026-01-01T00:00:00Z",
+])
 def test_a_wrong_difference_is_refused(run: Run, directory: Path, between: str) -> None:
     assert_one_sentence(run("cluster", directory, "--diff", between))
 

@@ -1,6 +1,7 @@
 """``kafkastore groups``."""
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,23 @@ def test_json_has_documented_fields(run: Run, root: Path) -> None:
     assert (rows[2]["offset"], rows[2]["leader_epoch"]) == (17, 3)
     for kind in ("group", "member", "offset"):
         check((row for row in rows if row["kind"] == kind), documented("groups", kind))
+
+
+def test_no_readable_partition_of_groups_is_unreadable_input(run: Run, root: Path) -> None:
+    log = next(root.glob("__consumer_offsets-*/*.log"))
+    log.unlink()
+    log.mkdir()
+    assert run("groups", root).code == 2
+    shutil.copytree(log.parent, root / "__consumer_offsets-49")
+    (root / "__consumer_offsets-49" / log.name).rmdir()
+    (root / "__consumer_offsets-49" / log.name).touch()
+    assert run("groups", root).code == 1
+
+
+def test_topics_without_groups_are_refused(run: Run, root: Path) -> None:
+    ran = run("groups", root, "--topic", "__cluster_metadata")
+    assert ran.code == 2
+    assert str(root) not in ran.err  # the directory has groups
 
 
 def test_a_store_without_groups_is_refused(run: Run, root: Path) -> None:

@@ -282,6 +282,29 @@ def test_a_corrupt_batch_is_reported_and_the_other_partitions_are_measured(
     assert "Traceback" not in ran.err
 
 
+def test_unreadable_positions_of_some_groups_do_not_hide_the_others(
+    run: Run, root: Path
+) -> None:
+    add_share_group(root)
+    whole = run("lag", root, "--json")
+    assert whole.err == ""
+    shared = next((root / "__share_group_state-0").glob("*.log"))
+    shared.rename(root / "shared")
+    shared.mkdir()
+    only_classic = run("lag", root, "--json")
+    assert only_classic.code == 1
+    assert only_classic.err.count("\n") == 1
+    assert only_classic.lines == [line for line in whole.lines if "start_offset" not in line]
+    shared.rmdir()
+    (root / "shared").rename(shared)
+    committed = next(root.glob("__consumer_offsets-*/*.log"))
+    committed.rename(root / "committed")
+    committed.mkdir()
+    only_shared = run("lag", root, "--json")
+    assert (only_shared.code, only_shared.err.count("\n")) == (1, 1)
+    assert only_shared.lines == [line for line in whole.lines if "start_offset" in line]
+
+
 @pytest.mark.parametrize(
     ("duration", "shown"),
     [(None, "-"), (0, "0 ms"), (-1500, "-1.500 s"), (3_600_000, "1h"), (86_400_000 * 400, "400d"),

@@ -48,6 +48,22 @@ def test_ls_shows_what_is_remote(run, tiered):
     assert rows["emptied"]["remote_segments"] == 0
 
 
+def test_corrupt_records_about_remote_segments_are_reported(run, tiered, tmp_path):
+    logs = tiered.copy_to(tmp_path / "logs")
+    for path in logs.glob("__remote_log_metadata-*/*.log"):
+        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    with_metadata = run("ls", logs, "--json")
+    rows = {row["topic"]: row for row in with_metadata.lines if row["kind"] == "partition"}
+    assert rows["tail"]["unknown_remote"] == UnknownRemote.CORRUPT
+    assert with_metadata.code == 1
+    shutil.rmtree(logs / "__cluster_metadata-0")
+    for command in (("ls",), ("offsets", "--at", "earliest"), ("retention",), ("predict",)):
+        ran = run(command[0], logs, "--topic", "tail", *command[1:])
+        assert ran.code in (1, 2), ran
+        assert "__remote_log_metadata" in ran.err
+    assert run("ls", logs, "--topic", "plain").code == 0
+
+
 def test_the_table_has_the_remote_columns_only_if_a_partition_is_tiered(run, tiered):
     shown = run("ls", tiered.logs, "--topic", "tail").out.splitlines()
     assert {"remote", "local"} <= set(shown[1].split())

@@ -19,6 +19,19 @@ def write(root: Path, name: str, *batches: Batch) -> None:
     path.write_bytes(b"".join(batch.data for batch in batches))
 
 
+def test_unreadable_coordinators_are_reported(run: Run, tmp_path: Path) -> None:
+    write(tmp_path, "t-0", Batch(
+        (Row(0, TIME, b"k", b"v"),), producer_id=9, producer_epoch=3, base_sequence=0,
+        is_transactional=True,
+    ))
+    (tmp_path / "__transaction_state-0" / f"{0:020}.log").mkdir(parents=True)
+    ran = run("transactions", tmp_path, "--json")
+    assert ran.code == 1
+    assert "__transaction_state-0" in ran.err
+    (row,) = ran.lines
+    assert (row["first_offset"], row["is_hanging"]) == (0, None)
+
+
 def test_each_open_transaction_is_shown_with_how_to_abort_it(run: Run, tmp_path: Path) -> None:
     write(tmp_path, "t-0", *(
         Batch((Row(offset, TIME, b"k", b"v"),), producer_id=producer_id, producer_epoch=3,

@@ -369,6 +369,24 @@ def test_corrupt_records_about_remote_segments_are_an_error_where_they_decide(ne
         log.list_offset(LATEST_TIERED_TIMESTAMP)
 
 
+@pytest.mark.parametrize("rules", ["correct", "4.2"])
+def test_corrupt_records_that_hide_whether_a_log_starts_here_are_an_error(newest, tmp_path, rules):
+    logs = newest.copy_to(tmp_path / "logs")
+    for path in logs.glob("__remote_log_metadata-*/*.log"):
+        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    store = kafkastore.open(logs)
+    for timestamp in (EARLIEST_TIMESTAMP, 1_500_000_010_000, MAX_TIMESTAMP):
+        if (rules, timestamp) == ("4.2", MAX_TIMESTAMP):
+            continue  # of the segments here only
+        with pytest.raises(CorruptionError):
+            store["tail", 0].list_offset(timestamp, rules=rules)
+    assert store["tail", 0].list_offset(EARLIEST_LOCAL_TIMESTAMP, rules=rules).offset == (
+        newest.broker_offset("tail", EARLIEST_LOCAL_TIMESTAMP))
+    special = (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP)
+    rows = newest.rows("plain")
+    assert compare(store["plain", 0], rows, newest.rules, except_for=special) == 0
+
+
 def test_partitions_without_a_sign_do_not_read_the_records(newest, monkeypatch):
     def fail(path):
         raise AssertionError(path)

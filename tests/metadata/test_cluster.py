@@ -127,6 +127,7 @@ def test_a_bootstrap_checkpoint_has_what_a_cluster_begins_with(directory):
     path = made.write_snapshot(directory, 99, FRAMES[:1])
     begun = kafkastore.cluster(path.rename(directory / "bootstrap.checkpoint"))
     assert (begun.features, begun.end_offset) == ({"metadata.version": 27}, 0)
+    assert begun.timestamp == -1
 
 
 def test_a_file_that_is_no_snapshot_is_refused(directory):
@@ -263,6 +264,29 @@ def test_damaged_files_are_refused_or_give_another_cluster(data):
         outcome(directory)
 
 
+def test_missing_offsets_are_named_and_what_comes_before_them_can_be_read(directory):
+    first, last = FRAMES[:5], FRAMES[8:]
+    made.write_log(directory, first)
+    made.write_log(directory, last, start=8)
+    one_file = directory.with_name("whole") / directory.name
+    data = made.write_log(one_file, first).read_bytes()
+    path = made.write_log(one_file, last, start=8)
+    (one_file / f"{0:020}.log").write_bytes(data + path.read_bytes())
+    path.unlink()
+    for place, file, position in (
+        (directory, path.name, 0), (one_file, f"{0:020}.log", len(data)),
+    ):
+        for as_of in (None, 6, len(FRAMES)):
+            with pytest.raises(CorruptionError) as refused:
+                kafkastore.cluster(place, as_of=as_of)
+            assert (refused.value.path, refused.value.position) == (place / file, position)
+        assert kafkastore.cluster(place, as_of=5).end_offset == 5
+        before = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1003)
+        assert kafkastore.cluster(place, as_of=before).end_offset == 4
+        made.write_snapshot(place, 8, FRAMES[:8])
+        assert kafkastore.cluster(place).end_offset == len(FRAMES)
+
+
 def test_a_moment_after_the_end_is_refused(directory):
     made.write_log(directory, FRAMES)
     with pytest.raises(NoMetadataError):
@@ -285,6 +309,18 @@ def test_of_several_copies_the_newest_is_read(tmp_path):
     assert (found.path, found.end_offset) == (disks[1], 9)
 
 
+def test_a_copy_may_be_the_newest_by_its_snapshot(tmp_path):
+    """A node has fetched a snapshot, and nothing after it: its log is empty."""
+    old, new = (tmp_path / name / "__cluster_metadata-0" for name in "ab")
+    made.write_log(old, FRAMES[:4], epoch=2)
+    (old / "leader-epoch-checkpoint").write_text("0\n1\n2 0\n")
+    made.write_snapshot(new, len(FRAMES), FRAMES[:9], epoch=3)
+    made.write_log(new, [], start=len(FRAMES))
+    for disks in ([old, new], [new, old]):
+        found = kafkastore.cluster(disks)
+        assert (found.path, found.end_offset) == (new, len(FRAMES))
+
+
 def test_control_records_say_who_leads_and_votes(directory):
     directory.mkdir()
     data = made.leader_change(0, 5, 2, 3).data + made.leader_change(1, 6, 3, 4).data
@@ -293,6 +329,16 @@ def test_control_records_say_who_leads_and_votes(directory):
     assert (quorum.leader_id, quorum.leader_epoch, sorted(quorum.voters)) == (3, 4, [1, 2, 3])
     quorum = kafkastore.cluster(directory, as_of=1).quorum
     assert (quorum.leader_id, quorum.leader_epoch) == (2, 3)
+
+
+def test_the_leader_of_an_epoch_whose_first_record_is_deleted_is_in_the_quorum_state(directory):
+    made.write_snapshot(directory, 99, FRAMES[:9], epoch=7)
+    made.write_log(directory, FRAMES[9:10], start=99, epoch=7)
+    state = '{"leaderId":3,"leaderEpoch":%d,"votedId":-1,"currentVoters":[],"data_version":0}'
+    for epoch, leader in ((7, 3), (8, None), (6, None)):
+        (directory / "quorum-state").write_text(state % epoch)
+        quorum = kafkastore.cluster(directory).quorum
+        assert (quorum.leader_id, quorum.leader_epoch) == (leader, 7)
 
 
 def test_without_a_metadata_log_directories_show_what_they_can(tmp_path):

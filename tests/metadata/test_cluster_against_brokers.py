@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import kafkastore
+from kafkastore.metadata.cluster_rows import acl_row
 from kafkastore.samples.unpacking import unpack_archive
 
 ARCHIVES = Path(__file__).parents[1] / "golden" / "metadata"
@@ -35,12 +36,6 @@ FIRST_WITH_DIRECTORIES = 17  # 3.7-IV2 assigns replicas to log directories
 RESOURCE_TYPES = {2: "TOPIC", 4: "BROKER", 16: "CLIENT_METRICS", 32: "GROUP"}
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 # Kafka's numbers of what the access control entries of the cases have.
-ACL_NAMES = {
-    "resource_type": {2: "TOPIC", 3: "GROUP", 4: "CLUSTER"},
-    "pattern_type": {3: "LITERAL", 4: "PREFIXED"},
-    "operation": {3: "READ", 4: "WRITE", 10: "DESCRIBE_CONFIGS"},
-    "permission_type": {2: "DENY", 3: "ALLOW"},
-}
 # A broker that starts keeps the configuration of a topic that was deleted, if it loads the records
 # that set it and the one that deletes the topic together: it looks for it only in the state before
 # them (Kafka 3.9.1 to 4.3.1, `ConfigurationsDelta.replay(RemoveTopicRecord)`). It gives it to a
@@ -289,11 +284,13 @@ def answered_acls(answers, cluster):
 
 def read_acls(answers, cluster):
     found = []
-    for acl in cluster.acls.values():
-        names = {field: names[acl[field]] for field, names in ACL_NAMES.items()}
-        row = {field: acl[field] for field in ("resource_name", "principal", "host")}
-        permission = names.pop("permission_type")
-        found.append(tuple(sorted((row | names | {"permission": permission}).items())))
+    for acl in map(acl_row, cluster.acls.values()):
+        row = {
+            field: acl[field]
+            for field in ("resource_type", "resource_name", "pattern_type", "principal", "host",
+                          "operation")
+        }
+        found.append(tuple(sorted((row | {"permission": acl["permission_type"]}).items())))
     return sorted(found)
 
 

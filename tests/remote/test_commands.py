@@ -12,6 +12,7 @@ from models.refused import change_refused
 from remote.conftest import S3
 
 import kafkastore
+from kafkastore.samples.unpacking import unpack_archive
 
 READING = [
     "ls", "ls --segments --json", "ls --json", "verify", "verify --json",
@@ -43,6 +44,30 @@ def test_every_reading_command_has_the_same_output_for_a_url_as_for_a_directory(
     s3: S3, run: Run, local: Path
 ) -> None:
     assert_same_output(run, local, s3.put(local, "logs"))
+
+
+GROUPS = Path(__file__).parents[1] / "golden" / "groups" / "4.3.1.tar.xz"
+OF_COORDINATORS = [
+    "cluster LOGS --json", "cluster LOGS --as-of 60 --json", "cluster LOGS --diff 20.. --json",
+    "cluster best-replicas LOGS --json", "groups LOGS --json", "groups LOGS --group share",
+    "lag LOGS --json", "transactions LOGS --json", "verify LOGS --metadata LOGS",
+    "dump LOGS/__cluster_metadata-0/quorum-state", "dump LOGS/bootstrap.checkpoint",
+    "dump LOGS/__share_group_state-0/00000000000000000000.log --records --json",
+]
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_the_cluster_and_its_coordinators_are_the_same_in_a_store(
+    s3: S3, run: Run, tmp_path: Path
+) -> None:
+    unpack_archive(GROUPS, tmp_path)
+    local = str(tmp_path / "groups" / "logs")
+    url = s3.put(Path(local), "logs")
+    for line in OF_COORDINATORS:
+        here, there = (run(*line.replace("LOGS", each).split()) for each in (local, url))
+        assert there.code == here.code, line
+        assert " ".join(there.out.replace(url, local).split()) == " ".join(here.out.split())
+        assert there.err.replace(url, local) == here.err
 
 
 @pytest.mark.usefixtures("poisoned")

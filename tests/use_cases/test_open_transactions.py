@@ -1,13 +1,14 @@
 """Open transactions of logs, and what their coordinators know."""
 
+import shutil
 import struct
 
 import pytest
-from models import internal_topics
+from models import internal_topics, metadata_directory
 from models.record_format import Batch, Row, marker
 
 import kafkastore
-from kafkastore.formats.topics.transaction_state import TransactionState
+from kafkastore.formats.topics.transaction_state import TransactionState, coordinator_partition
 from kafkastore.use_cases.open_transactions import open_transactions_of
 
 TIME = 1_500_000_000_000
@@ -39,8 +40,8 @@ def root(tmp_path):
     return tmp_path
 
 
-def coordinate(root, **states):
-    """Write ``__transaction_state-0``: producer id, state and partitions by transactional id."""
+def coordinate(root, number=0, **states):
+    """Write ``__transaction_state``: producer id, state and partitions by transactional id."""
     rows = []
     for name, (producer_id, state, partitions) in states.items():
         value = internal_topics.pack_transaction_value(
@@ -54,7 +55,7 @@ def coordinate(root, **states):
         )
         rows.append(Row(len(rows), TIME, internal_topics.pack_transaction_key(name), value))
     rows.append(Row(len(rows), TIME, internal_topics.pack_transaction_key("gone"), None))
-    path = root / "__transaction_state-0" / f"{0:020}.log"
+    path = root / f"__transaction_state-{number}" / f"{0:020}.log"
     path.parent.mkdir()
     path.write_bytes(Batch(tuple(rows)).data)
 
@@ -94,6 +95,48 @@ def test_a_running_transaction_may_be_of_other_partitions(root, state, partition
     (first, second), _ = kafkastore.transactions(root, partitions=["t-0", "t-1"])
     assert first.is_hanging == (partitions != {"t": (0,)})
     assert (second.coordinator, second.is_hanging) == (None, True)
+
+
+def hanging(root):
+    """Whether the transactions of the producers 9 and 7 hang."""
+    found = next(iter(kafkastore.transactions(root, partitions=["t-0"])))
+    return [each.is_hanging for each in found]
+
+
+def test_a_producer_may_have_its_coordinator_in_a_partition_that_is_not_here(root):
+    # "a" is in partition 47 of 50, and "gone" is not, although it is written there
+    coordinate(root, 47, a=(9, TransactionState.ONGOING, {"t": (0,)}))
+    assert hanging(root) == [False, None]
+    for number in range(50):
+        (root / f"__transaction_state-{number}").mkdir(exist_ok=True)
+        (root / f"__transaction_state-{number}" / f"{0:020}.log").touch()
+    shutil.rmtree(root / "__transaction_state-47")
+    coordinate(root, 47, a=(9, TransactionState.ONGOING, {"t": (0,)}))
+    assert hanging(root) == [False, None]  # "gone" is not in its partition
+    shutil.rmtree(root / "__transaction_state-47")
+    (root / "__transaction_state-47").mkdir()
+    (root / "__transaction_state-47" / f"{0:020}.log").touch()
+    assert hanging(root) == [True, True]
+
+
+def test_the_metadata_has_the_number_of_coordinator_partitions(root):
+    (root / "__transaction_state-0").mkdir()
+    (root / "__transaction_state-0" / f"{0:020}.log").touch()
+    assert hanging(root) == [None, None]  # a first partition of 1, or of 50
+    for count, expected in ((2, [None, None]), (1, [True, True])):
+        metadata_directory.write_log(root / "__cluster_metadata-0", [
+            metadata_directory.topic("__transaction_state"),
+            *map(metadata_directory.partition, range(count)),
+        ])
+        assert hanging(root) == expected
+
+
+@pytest.mark.parametrize(("name", "partition"), [
+    ("tx-4", 0), ("txn-tg-done", 0), ("open-1", 1), ("open \u00e9:x", 2), ("tx-0", 2),
+])
+def test_ids_are_in_the_partitions_of_their_hash_codes(name, partition):
+    """As a broker of 4.3.1 with three partitions has them."""
+    assert coordinator_partition(name, 3) == partition
 
 
 def test_a_corrupt_record_of_a_coordinator_is_named(root):

@@ -13,7 +13,7 @@ from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.jobs.best_replicas import BestReplicasJob
+from kafkastore.jobs.best_replicas import BestReplicasJob, check_one_cluster
 from kafkastore.use_cases.replica_snapshot import check_snapshot_place, write_snapshot
 from kafkastore.use_cases.replicas import BestReplica, LackingOffsets, LackReason
 
@@ -39,6 +39,7 @@ def command(call: StoreCall, snapshot: Path | None) -> int:
     sync come first; the newest leader epoch and the largest log end decide which lineage counts;
     the best replica is the one with the most readable offsets of it.
     """
+    check_one_cluster(call.selection.store)
     if snapshot is not None:
         if call.is_narrowed:
             raise click.UsageError(

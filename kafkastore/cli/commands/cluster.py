@@ -25,6 +25,7 @@ from kafkastore.metadata.cluster import END, AsOf, Cluster, MetadataSource
 from kafkastore.metadata.cluster_rows import Row, rows_of
 from kafkastore.metadata.metadata_diff import MetadataChange
 from kafkastore.metadata.recreate import recreate_document, recreate_script
+from kafkastore.metadata.registrations import ResourceType
 from kafkastore.store.cluster_metadata import cluster_as_of
 
 _OFFSET = re.compile(r"[0-9]{1,18}")
@@ -90,7 +91,8 @@ def command(
         raise click.UsageError("--diff cannot be combined with --as-of or --recreate")
     if diff is not None:
         start, end = _parse_diff(diff, zone)
-        _print_changes(cluster_changes(list(paths), start, end), topics, zone, as_json=as_json)
+        changes = cluster_changes(list(paths), start, end, show_secrets=show_secrets)
+        _print_changes(changes, topics, zone, as_json=as_json)
         return 0
     found = cluster_as_of(list(paths), _parse_as_of(as_of, zone))
     if topics:
@@ -121,7 +123,9 @@ def _parse_diff(text: str, zone: tzinfo | None) -> tuple[AsOf, AsOf]:
         raise click.UsageError(f"--diff must be FROM..TO, such as 100..200, got {text!r}")
     first = _parse_as_of(start, zone) if start else AsOf(offset=0)
     last = _parse_as_of(end, zone) if end else END
-    if first.offset > last.offset and first.timestamp == last.timestamp:
+    if (first.timestamp == last.timestamp and first.offset > last.offset) or (
+        first.offset == last.offset and first.timestamp > last.timestamp
+    ):
         raise click.UsageError(f"--diff must be FROM..TO, and {start} is after {end}")
     return first, last
 
@@ -134,7 +138,9 @@ def _select(found: Cluster, names: tuple[str, ...]) -> None:
         raise click.UsageError(f"the cluster has no topic {', '.join(missing)}; {known}")
     found.topics = {name: found.topics[name] for name in names}
     found.configs = {
-        resource: values for resource, values in found.configs.items() if resource[1] in names
+        resource: values
+        for resource, values in found.configs.items()
+        if resource[0] == ResourceType.TOPIC and resource[1] in names
     }
     found.client_quotas, found.acls, found.scram_credentials = {}, {}, {}
 
@@ -203,7 +209,8 @@ def _print(found: Cluster, zone: tzinfo | None, *, show_secrets: bool) -> None:
     others = {"acl": "ACL", "delegation_token": "delegation token"}
     counts = [format_count(len(rows[kind]), what) for kind, what in others.items() if kind in rows]
     if counts:
-        print_text(f"\n{', '.join(counts)}: --json shows them")
+        print()
+        print_text(f"{', '.join(counts)}: --json shows them")
 
 
 def _print_head(
@@ -288,16 +295,16 @@ def _ids(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers)) or _UNKNOWN
 
 
-
 def _print_changes(
     changes: Iterator[MetadataChange], topics: tuple[str, ...], zone: tzinfo | None, *,
     as_json: bool,
 ) -> None:
     """Print each change in two lines, or as JSON."""
+    nothing = True
     for change in changes:
-        name = change.subject.get("topic", change.subject.get("resource_name"))
-        if topics and name not in topics:
+        if topics and _topic_of(change) not in topics:
             continue
+        nothing = False
         if as_json:
             write_json({**change._asdict(), "kind": "change"})
             continue
@@ -309,6 +316,18 @@ def _print_changes(
             f"{change.offset}  {format_time(change.timestamp, zone)}  {change.record}  {subject}"
         )
         print_text(f"    {_described(change)}")
+    if nothing:
+        print_note("nothing changed" + (f" of topic {', '.join(topics)}" if topics else ""))
+
+
+def _topic_of(change: MetadataChange) -> str | None:
+    """Return the topic that a change is about, if it is about one."""
+    subject = change.subject
+    is_config = subject["kind"] == "config"
+    if is_config and subject["resource_type"] != "topic":
+        return None
+    name: str | None = subject.get("resource_name" if is_config else "topic")
+    return name
 
 
 def _described(change: MetadataChange) -> str:

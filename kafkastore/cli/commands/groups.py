@@ -27,7 +27,9 @@ def command(call: StoreCall, names: tuple[str, ...]) -> int:
     topics = _topic_names(call)
     found = []
     with call.executor("reading groups", is_streamed=False) as runner:
-        for _, of_partition in call.readable(job, call.items(job), runner):
+        items = call.items(job)
+        call.problems.expect(len(items) - len(call.selection.topic_partitions))  # only these
+        for _, of_partition in call.readable(job, items, runner):
             found += of_partition
     found.sort(key=lambda group: group.group)
     there = {group.group for group in found}

@@ -13,7 +13,6 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.share_lags import format_unread, print_share_lags
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.jobs.group_positions import committed_positions, position_items
@@ -81,7 +80,7 @@ def command(
 
 def _share_positions(call: StoreCall, groups: Sequence[str]) -> list[SharePosition]:
     """Return what share groups have read of the selected partitions."""
-    unreadable: dict[TopicPartition, CorruptionError] = {}
+    unreadable: dict[TopicPartition, Exception] = {}
     found = share_positions(
         call.selection.store,
         groups,
@@ -120,7 +119,7 @@ def read_committed_offsets(
 
     Raises NotInStoreError if none is left, NoCommittedOffsetsError if the store or group has none.
     """
-    unreadable: dict[TopicPartition, CorruptionError] = {}
+    unreadable: dict[TopicPartition, Exception] = {}
     try:
         committed = committed_positions(
             call.selection.store, groups, offsets=given, unreadable=unreadable

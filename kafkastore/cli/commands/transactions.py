@@ -8,8 +8,9 @@ from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.transactions import TransactionsJob, transaction_row
-from kafkastore.use_cases.open_transactions import OpenTransaction, transactional_ids
+from kafkastore.use_cases.open_transactions import OpenTransaction, read_coordinators
 
 
 @store_command("tz", "spark")
@@ -20,10 +21,18 @@ def command(call: StoreCall) -> int:
     coordinator does not know hangs. The coordinators' states are in __transaction_state, which has
     to be among the directories.
     """
-    known = transactional_ids(call.selection.store)
+    unreadable: dict[TopicPartition, Exception] = {}
+    known = read_coordinators(call.selection.store, unreadable)
+    for partition, error in unreadable.items():
+        call.problems.add(partition, error)
     if known is None:
         print_note(
             "no partition of __transaction_state is here: what the coordinators know is not shown"
+        )
+    elif not known.is_complete:
+        print_note(
+            "not all partitions of __transaction_state are here: whether a transaction is hanging "
+            "is unknown if no coordinator here knows its producer"
         )
     job = TransactionsJob(known)
     found = call.run(job, call.items(job), "looking for open transactions")

@@ -33,6 +33,28 @@ TransactionLog 0, key (transactional_id string), versions 0-1, flexible 1+
 """)
 
 
+#: ``transaction.state.log.num.partitions``.
+DEFAULT_PARTITIONS = 50
+
+
+def coordinator_partition(transactional_id: str, partitions: int) -> int:
+    """Return the partition of the topic that has the records of a transactional id.
+
+    `partitions` is the topic's number.
+
+    Source: Kafka 3.8.0 ``TransactionStateManager.partitionFor``.
+
+    >>> coordinator_partition("tx-c", 50)
+    20
+    """
+    value = 0
+    units = transactional_id.encode("utf-16-be", "surrogatepass")
+    for number in range(0, len(units), 2):  # Java's ``String.hashCode``
+        value = (31 * value + int.from_bytes(units[number : number + 2], "big")) & 0xFFFFFFFF
+    signed = value - (value >> 31 << 32)
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
+
+
 class TransactionState(enum.IntEnum):
     """The state of a transactional id."""
 
