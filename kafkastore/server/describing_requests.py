@@ -21,7 +21,7 @@ from kafkastore.metadata.registrations import ResourceType
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.served_log import ServedLog
-from kafkastore.use_cases.open_transactions import TransactionalId, transactional_ids
+from kafkastore.use_cases.open_transactions import TransactionalId, read_coordinators
 
 _CONFIG_SOURCES = {
     ConfigSource.TOPIC: 1,
@@ -174,8 +174,9 @@ class DescribingRequests:
         }
 
     def _transactional_ids(self) -> Mapping[str, TransactionalId]:
-        found = transactional_ids(self.catalog.store) or {}
-        return {each.transactional_id: each for each in found.values()}
+        found = read_coordinators(self.catalog.store, unreadable={})
+        ids = {} if found is None else found.by_producer
+        return {each.transactional_id: each for each in ids.values()}
 
 
 def _space(path: Path) -> Values:
