@@ -16,7 +16,7 @@ from cli.examples import Command, blocks_in, commands_of, run_command
 from golden.make import load_into_broker as loading
 from golden.make.brokers import WORK, class_path
 from golden.make.case_context import CaseContext, Surroundings
-from golden.make.java import java_command, jdk_program
+from golden.make.java import ClassArchive, compiled, java_command
 from golden.make.java_client import JavaClients
 from golden.make.kraft_cluster import KraftCluster, NodePlan
 from models.seed import some
@@ -166,14 +166,20 @@ def test_every_page_and_chapter_that_is_named_exists() -> None:
 def _programs(folder: Path) -> Iterator[None]:
     """Put Kafka's programs where the page's commands find them."""
     folder.mkdir()
+    archives = {name: ClassArchive(f"2.4.0-{TOOLS[name]}", WORK) for name in TOOLS}
     for name, main_class in TOOLS.items():
-        command = java_command(class_path("2.4.0", WORK), main_class, logs_as="client")
+        options = archives[name].options
+        command = java_command(
+            class_path("2.4.0", WORK), main_class, logs_as="client", options=options
+        )
         quoted = " ".join(f"'{part}'" for part in command)
         (folder / name).write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
         (folder / name).chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(folder), prepend=os.pathsep)
         yield
+    for archive in archives.values():
+        archive.keep()
 
 
 def _forget_the_log(logs: Path) -> None:
@@ -283,14 +289,30 @@ def _follow(command: Command, folder: Path) -> str:
     return printed
 
 
+def _read_as_group(
+    version: str, address: str, topic: str, wanted: int, seconds: int
+) -> list[int]:
+    """Let a consumer group continue reading until it has that many records; their offsets."""
+    name = "GroupReader"
+    jar = compiled(version, name, GROUP_READER, class_path(version, WORK), WORK)
+    archive = ClassArchive(jar.stem, WORK)
+    done = subprocess.run(
+        java_command(
+            class_path(version, WORK, jar), name, address, topic, str(wanted), str(seconds),
+            logs_as="client", options=archive.options,
+        ),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
+    )
+    archive.keep()
+    return [int(line) for line in done.stdout.split()]
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("version", some(["3.9.1", "4.1.1", "4.3.1"], 1, f"{__name__} disks"))
 def test_three_disks_are_a_cluster_again(
     require_broker: Callable[[str], None], tmp_path: Path, version: str
 ) -> None:
     require_broker(version)
-    program = tmp_path / "GroupReader.java"
-    program.write_text(GROUP_READER)
     (tmp_path / "disks").mkdir()
     plans = [NodePlan(number) for number in (1, 2, 3)]
     settings = {
@@ -298,14 +320,6 @@ def test_three_disks_are_a_cluster_again(
         "group.initial.rebalance.delay.ms": 0, "super.users": "User:ANONYMOUS",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     }
-
-    def read(cluster: KraftCluster, wanted: int) -> list[int]:
-        done = subprocess.run(
-            [jdk_program("java"), "-cp", class_path(version, WORK), str(program),
-             cluster.address(), "orders", str(wanted), "60"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
-        )
-        return [int(line) for line in done.stdout.split()]
 
     def said(cluster: KraftCluster) -> dict[str, Any]:
         """What an administrator reads, but for leaders and epochs."""
@@ -343,7 +357,7 @@ def test_three_disks_are_a_cluster_again(
                     props={"acks": "all", "enable.idempotence": "true"},
                     batches=[[[1_500_000_000_000 + each, "aw==", "dg=="]] for each in range(20)],
                 )
-        first = read(old, 15)
+        first = _read_as_group(version, old.address(), "orders", 15, 60)
         old.wait_for_replicas()
         before = said(old)
         old.kill(1, 2, 3)
@@ -361,7 +375,7 @@ def test_three_disks_are_a_cluster_again(
         new.wait_for_brokers(1, 2, 3)
         new.wait_for_replicas()
         assert said(new) == before
-        again = read(new, 40 - len(first))
+        again = _read_as_group(version, new.address(), "orders", 40 - len(first), 60)
         new.admin.close()
         for node in new.nodes.values():
             node.stop()
@@ -387,20 +401,10 @@ def test_groups_come_back_if_leader_epochs_are_those_of_a_new_topic(
     if is_lowered:
         kafkastore.apply(migration.plan_convert(logs, leader_epoch=0))
     offsets = [record.offset for record in kafkastore.open(logs)["epochs", 0].records()]
-    program = tmp_path / "GroupReader.java"
-    program.write_text(GROUP_READER)
-    java = [jdk_program("java"), "-cp", class_path(version, WORK), str(program)]
-
-    def read(context: CaseContext, wanted: int, seconds: int) -> list[int]:
-        done = subprocess.run(
-            [*java, context.cluster.address, "epochs", str(wanted), str(seconds)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
-        )
-        return [int(line) for line in done.stdout.split()]
-
     with loading.broker_on([partition], version, tmp_path / "out") as context:
-        first = read(context, len(offsets) - 5, 60)
-        again = read(context, 1, 60 if is_lowered else 12)
+        address = context.cluster.address
+        first = _read_as_group(version, address, "epochs", len(offsets) - 5, 60)
+        again = _read_as_group(version, address, "epochs", 1, 60 if is_lowered else 12)
         context.stop()
     # The group stopped within the records of the largest epoch.
     assert first == offsets[: len(first)]
