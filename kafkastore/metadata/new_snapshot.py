@@ -22,6 +22,7 @@ from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
 
 #: How many records are in a batch.
 _BATCH_RECORDS = 1000
+_ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 _NUMBERS = {each.name: number for number, each in RECORDS.descriptions.items()}
 
 #: The broker of a partition that leads it, and the newest leader epoch of its log.
@@ -31,8 +32,8 @@ Leaders = Mapping[TopicPartition, tuple[int, int | None]]
 def new_snapshot(cluster: Cluster, leaders: Leaders) -> bytes:
     """Return a snapshot of a metadata log with a cluster's topics and settings.
 
-    Features and topic ids are the same, and so are replicas; of these only the leader is in sync,
-    so that it is elected. Also kept are configurations, quotas, ACLs, SCRAM credentials, delegation
+    Features and topic ids are the same, and so are replicas; of these only the best is in sync, so
+    that it is elected. Also kept are configurations, quotas, ACLs, SCRAM credentials, delegation
     tokens, and the next producer id; not brokers and controllers, which register again, and not the
     voters of a dynamic quorum (``kraft.version`` is 0).
 
@@ -42,7 +43,7 @@ def new_snapshot(cluster: Cluster, leaders: Leaders) -> bytes:
         Of a metadata log.
     leaders : mapping of TopicPartition to (int, int or None)
         The broker that has the best replica of a partition, and the largest leader epoch in it. A
-        partition that is not in it keeps its leader and in-sync replicas.
+        partition that is not in it keeps its in-sync replicas.
 
     Returns
     -------
@@ -115,7 +116,13 @@ def _records(cluster: Cluster, leaders: Leaders) -> Iterator[tuple[str, Values]]
 def _assignment(
     cluster: Cluster, partition: TopicPartition, leaders: Leaders
 ) -> Values:
-    """Return the replicas of a partition, and who leads it."""
+    """Return the replicas of a partition, and which of them leads it.
+
+    Followers that started before their leader look for it again at a new leader epoch, so there has
+    to be an election. With eligible leader replicas, the controller removes an unclean leader from
+    the in-sync replicas when it registers, and elects it as the last known one. Without, 3.9.1
+    leaves a leader as it is: so there is none yet, and the one that is in sync is elected.
+    """
     known = cluster.topics[partition.topic].partitions[partition.partition]
     leader, epoch, isr, replicas = known.leader, None, known.isr, known.replicas
     if partition in leaders:
@@ -128,7 +135,7 @@ def _assignment(
         "isr": isr,
         "removing_replicas": (),
         "adding_replicas": (),
-        "leader": leader,
+        "leader": leader if cluster.features.get(_ELIGIBLE_LEADER_REPLICAS) else -1,
         "leader_epoch": max(known.leader_epoch, -1 if epoch is None else epoch) + 1,
         "partition_epoch": known.partition_epoch + 1,
     }
