@@ -25,6 +25,7 @@ from kafkastore.metadata.cluster import END, AsOf, Cluster, MetadataSource
 from kafkastore.metadata.cluster_rows import Row, rows_of
 from kafkastore.metadata.metadata_diff import MetadataChange
 from kafkastore.metadata.recreate import recreate_document, recreate_script
+from kafkastore.metadata.registrations import ResourceType
 from kafkastore.store.cluster_metadata import cluster_as_of
 
 _OFFSET = re.compile(r"[0-9]{1,18}")
@@ -134,9 +135,11 @@ def _select(found: Cluster, names: tuple[str, ...]) -> None:
         raise click.UsageError(f"the cluster has no topic {', '.join(missing)}; {known}")
     found.topics = {name: found.topics[name] for name in names}
     found.configs = {
-        resource: values for resource, values in found.configs.items() if resource[1] in names
+        (kind, name): values for (kind, name), values in found.configs.items()
+        if kind == ResourceType.TOPIC and name in names
     }
-    found.client_quotas, found.acls, found.scram_credentials = {}, {}, {}
+    found.client_quotas, found.acls = {}, {}
+    found.scram_credentials, found.delegation_tokens = {}, {}
 
 
 def _print_recreate(found: Cluster, *, as_json: bool) -> None:

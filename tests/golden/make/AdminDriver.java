@@ -8,15 +8,18 @@ import java.util.*;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.common.*;
 import org.apache.kafka.common.acl.*;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.quota.*;
 import org.apache.kafka.common.resource.*;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public class AdminDriver {
     static final ObjectMapper M = new ObjectMapper();
     static Admin admin;
+    static String bootstrap;
 
     static Map<String, String> map(JsonNode n) {
         Map<String, String> m = new TreeMap<>();
@@ -52,7 +55,8 @@ public class AdminDriver {
             case "connect": {
                 close();
                 Properties p = new Properties();
-                p.put("bootstrap.servers", c.get("bootstrap").asText());
+                bootstrap = c.get("bootstrap").asText();
+                p.put("bootstrap.servers", bootstrap);
                 p.put("request.timeout.ms", "10000");
                 p.put("default.api.timeout.ms", "30000");
                 p.put("metadata.max.age.ms", "1000");
@@ -133,6 +137,26 @@ public class AdminDriver {
             case "unregister_broker":
                 admin.unregisterBroker(c.get("broker").asInt()).all().get();
                 break;
+            case "group_offsets": {
+                ObjectNode o = out.putObject("offsets");
+                new TreeMap<>(admin.listConsumerGroupOffsets(c.get("group").asText()).partitionsToOffsetAndMetadata().get().entrySet().stream()
+                    .collect(Collectors.toMap(e -> e.getKey().toString(), e -> e.getValue().offset()))).forEach(o::put);
+                break;
+            }
+            case "group_read": {        // a member of the group reads `count` records of a topic, and commits
+                Map<String, Object> p = Map.of("bootstrap.servers", bootstrap, "group.id", c.get("group").asText(),
+                    "auto.offset.reset", "earliest", "enable.auto.commit", "false", "max.poll.records", "5");
+                ArrayNode rows = out.putArray("rows");
+                try (KafkaConsumer<byte[], byte[]> k = new KafkaConsumer<>(p, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                    k.subscribe(List.of(c.get("topic").asText()));
+                    long deadline = System.currentTimeMillis() + 60000;
+                    while (rows.size() < c.get("count").asInt() && System.currentTimeMillis() < deadline)
+                        for (ConsumerRecord<byte[], byte[]> r : k.poll(Duration.ofMillis(300)))
+                            rows.addArray().add(r.partition()).add(r.offset());
+                    k.commitSync();
+                }
+                break;
+            }
             case "brokers": {           // those that are not fenced
                 ArrayNode a = out.putArray("brokers");
                 for (Node n : admin.describeCluster().nodes().get()) a.add(n.id());
