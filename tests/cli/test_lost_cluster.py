@@ -110,7 +110,8 @@ def _change(cluster: KraftCluster) -> None:
         admin("alter_quotas", entity=entity, values=values)
     user = {"user": "u", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
     admin("create_acl", acl=ACL)
-    admin("alter_scram", users=[user])
+    # A controller that has just become active may refuse it.
+    cluster.wait_until("a SCRAM user", lambda: admin("alter_scram", users=[user]) == {})
     cluster.wait_for_replicas()
 
 
