@@ -116,13 +116,11 @@ def _records(cluster: Cluster, leaders: Leaders) -> Iterator[tuple[str, Values]]
 def _assignment(
     cluster: Cluster, partition: TopicPartition, leaders: Leaders
 ) -> Values:
-    """Return the replicas of a partition, and which of them leads it.
-
-    Followers that started before their leader look for it again at a new leader epoch, so there has
-    to be an election. With eligible leader replicas, the controller removes an unclean leader from
-    the in-sync replicas when it registers, and elects it as the last known one. Without, 3.9.1
-    leaves a leader as it is: so there is none yet, and the one that is in sync is elected.
-    """
+    """Return the replicas of a partition, and which of them leads it."""
+    # Followers that started before their leader look for it again at a new leader epoch, so there
+    # has to be an election. With eligible leader replicas, the controller removes an unclean leader
+    # from the in-sync replicas when it registers, and elects it as the last known one. Without,
+    # 3.9.1 leaves a leader as it is: so there is none yet, and the one that is in sync is elected.
     known = cluster.topics[partition.topic].partitions[partition.partition]
     leader, epoch, isr, replicas = known.leader, None, known.isr, known.replicas
     if partition in leaders:

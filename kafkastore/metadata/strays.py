@@ -21,7 +21,7 @@ from kafkastore.metadata.cluster import Cluster, MetadataSource
 
 
 class StrayReason(StrEnum):
-    """Why a broker does not serve a log; it loads one of `OTHER_TOPIC`, and leaves it as it is."""
+    """Why a broker does not serve a log; one of `OTHER_TOPIC` is not renamed."""
 
     NO_TOPIC_ID = "no-topic-id"
     UNKNOWN_TOPIC = "unknown-topic"
@@ -73,7 +73,7 @@ class Assignments(NamedTuple):
     def why_not_served(
         self, log: LogView, topic_id: str | None
     ) -> tuple[StrayReason | None, str]:
-        """Return why a log with a topic id is not served, if it is not; also as a sentence."""
+        """Return why a log with a topic id is not served, if so; also as a sentence."""
         broker_id = None if log.log_dir is None else broker_of(log.log_dir)
         reason = self.why_stray(topic_id, log.partition, broker_id)
         other, more = None, ""
