@@ -57,10 +57,11 @@ def test_everything_but_nodes_and_leaders_is_kept(clusters, tmp_path, version, n
         assert made.topic_id == topic.topic_id
         for number, before in topic.partitions.items():
             after = made.partitions[number]
-            leader = before.leader if has_eligible_replicas(cluster) else -1
-            assert (after.replicas, after.isr, after.leader) == (
-                before.replicas, before.isr, leader
-            )
+            assert (after.replicas, after.leader) == (before.replicas, -1)
+            if has_eligible_replicas(cluster) and before.leader >= 0:
+                assert (after.isr, after.last_known_elr) == ((), (before.leader,))
+            else:
+                assert after.isr == before.isr
             assert after.leader_epoch == before.leader_epoch + 1
             assert after.partition_epoch == before.partition_epoch + 1
 
@@ -81,8 +82,9 @@ def test_only_the_leader_to_be_is_in_sync_and_its_epoch_is_above_its_records(
     ):
         leaders = {TopicPartition(topic.name, 0): (leader, epoch)}
         after = read_again(cluster, leaders, tmp_path).topics[topic.name].partitions[0]
-        elected = leader if has_eligible_replicas(cluster) else -1
-        assert (after.leader, after.isr, after.replicas) == (elected, (leader,), replicas)
+        elected = ((), (leader,)) if has_eligible_replicas(cluster) else ((leader,), ())
+        assert (after.leader, after.replicas) == (-1, replicas)
+        assert (after.isr, after.last_known_elr) == elected
         assert after.leader_epoch == max(before.leader_epoch, epoch or 0) + 1
 
 
