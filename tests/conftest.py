@@ -145,6 +145,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one process more than there are cores: some wait, for programs and for Java."""
+    affinity = getattr(os, "sched_getaffinity", None)  # macOS has none
+    return 1 + (len(affinity(0)) if affinity else os.cpu_count() or 1)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Distribute files of tests (`models.work_units`)."""
     from models.work_units import WorkUnits

@@ -16,9 +16,9 @@ from cli.examples import Command, blocks_in, commands_of, run_command
 from golden.make import load_into_broker as loading
 from golden.make.brokers import WORK, class_path
 from golden.make.case_context import CaseContext, Surroundings
-from golden.make.java import java_command, jdk_program
+from golden.make.java import ClassArchive, compiled, java_command
 from golden.make.java_client import JavaClients
-from golden.make.kraft_cluster import KraftCluster, NodePlan
+from models.disk_contents import everything_in, overwrite
 from models.seed import some
 from use_cases.stores import commit
 
@@ -26,7 +26,7 @@ import kafkastore
 from kafkastore import LogDirWriter, migration
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "restore.md"
-TEXT, _, THREE_DISKS = DOCUMENT.read_text(encoding="utf-8").partition("## Three disks, no cluster")
+TEXT, _, _ = DOCUMENT.read_text(encoding="utf-8").partition("## Three disks, no cluster")
 CONSOLE = [(block.language, each) for block in blocks_in(TEXT)
            if block.language in ("console", "sh") for each in commands_of(block)]
 #: The page's programs of Kafka, and the classes of 2.4.0 that work with all brokers here.
@@ -36,10 +36,6 @@ TOOLS = {
     "kafka-console-consumer.sh": "kafka.tools.ConsoleConsumer",
 }
 LOST = {36, 63}
-ACL = {
-    "resource_type": "TOPIC", "resource_name": "orders", "pattern_type": "LITERAL",
-    "principal": "User:u", "host": "*", "operation": "READ", "permission": "ALLOW",
-}
 GROUP_READER = """
 import java.time.Duration;
 import java.util.*;
@@ -75,9 +71,9 @@ def scene(golden: Callable[..., Any], tmp_path: Path) -> Path:
     for segment in kafkastore.open(disk)["crash", 0].segments:
         with segment.open_log() as log:
             batches = [position for run in log.runs() for position in run.headers["position"]]
-        _overwrite(segment.log_path, *((at + 12, bytes([0, 0, 0, 7])) for at in batches))
-    _overwrite(disk / "crash-0" / f"{28:020}.log", (1200, b"\xff\x00"))
-    _overwrite(disk / "crash-0" / "leader-epoch-checkpoint", (4, b"7"))
+        overwrite(segment.log_path, *((at + 12, bytes([0, 0, 0, 7])) for at in batches))
+    overwrite(disk / "crash-0" / f"{28:020}.log", (1200, b"\xff\x00"))
+    overwrite(disk / "crash-0" / "leader-epoch-checkpoint", (4, b"7"))
     with LogDirWriter(tmp_path / "written", "2.4") as log_dir:
         log_dir.writer("__consumer_offsets", 0).append_records(
             [commit("audit", "crash", 0, 64), commit("billing", "crash", 0, 40)]
@@ -87,24 +83,6 @@ def scene(golden: Callable[..., Any], tmp_path: Path) -> Path:
     old = golden("0.10.0.1", "crash-bad-crc", "answers").logs
     shutil.copytree(old, tmp_path / "old-disk/kafka-logs")
     return tmp_path
-
-
-def _overwrite(path: Path, *pieces: tuple[int, bytes]) -> None:
-    """Change bytes of a file, not its times."""
-    times = path.stat()
-    data = bytearray(path.read_bytes())
-    for position, piece in pieces:
-        data[position : position + len(piece)] = piece
-    path.write_bytes(data)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-
-
-def _everything_in(root: Path) -> dict[Path, tuple[bytes, int, int]]:
-    """Every file of a disk, with its time and mode."""
-    return {
-        path.relative_to(root): (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
-        for path in root.rglob("*") if path.is_file()
-    }
 
 
 def _records(root: Path) -> list[Any]:
@@ -121,11 +99,11 @@ def test_every_command_prints_what_the_page_shows_and_the_disks_stay(scene: Path
     metadata = new / "crash-0" / "partition.metadata"
     metadata.write_text("version: 0\ntopic_id: dEYBbYzqQe2ua4s0PmjpMA\n")
     disks = scene / "disk", scene / "old-disk"
-    before, kept = [_everything_in(disk) for disk in disks], metadata.read_bytes()
+    before, kept = [everything_in(disk) for disk in disks], metadata.read_bytes()
     for language, command in CONSOLE:
         if language == "console":
             run_command(command, scene)
-    assert [_everything_in(disk) for disk in disks] == before
+    assert [everything_in(disk) for disk in disks] == before
     assert metadata.read_bytes() == kept
     restored = {offset for offset, *_ in _records(new)}
     assert restored == set(range(64)) - LOST
@@ -146,7 +124,7 @@ def test_the_way_back_leads_to_the_disk_as_it_was(scene: Path) -> None:
         run_command(Command(f"kafkastore changes undo {area}", "undone: ...\n"), scene)
         run_command(Command(f"kafkastore changes remove {area} --yes", "removed ...\n"), scene)
     for disk, copy in (("disk", "restored"), ("old-disk", "old-restored")):
-        assert _everything_in(scene / copy) == _everything_in(scene / disk)
+        assert everything_in(scene / copy) == everything_in(scene / disk)
 
 
 def test_every_page_and_chapter_that_is_named_exists() -> None:
@@ -166,14 +144,20 @@ def test_every_page_and_chapter_that_is_named_exists() -> None:
 def _programs(folder: Path) -> Iterator[None]:
     """Put Kafka's programs where the page's commands find them."""
     folder.mkdir()
+    archives = {name: ClassArchive(f"2.4.0-{TOOLS[name]}", WORK) for name in TOOLS}
     for name, main_class in TOOLS.items():
-        command = java_command(class_path("2.4.0", WORK), main_class, logs_as="client")
+        options = archives[name].options
+        command = java_command(
+            class_path("2.4.0", WORK), main_class, logs_as="client", options=options
+        )
         quoted = " ".join(f"'{part}'" for part in command)
         (folder / name).write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
         (folder / name).chmod(0o755)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(folder), prepend=os.pathsep)
         yield
+    for archive in archives.values():
+        archive.keep()
 
 
 def _forget_the_log(logs: Path) -> None:
@@ -283,95 +267,22 @@ def _follow(command: Command, folder: Path) -> str:
     return printed
 
 
-@pytest.mark.kafka
-@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1", "4.3.1"], 1, f"{__name__} disks"))
-def test_three_disks_are_a_cluster_again(
-    require_broker: Callable[[str], None], tmp_path: Path, version: str
-) -> None:
-    require_broker(version)
-    program = tmp_path / "GroupReader.java"
-    program.write_text(GROUP_READER)
-    (tmp_path / "disks").mkdir()
-    plans = [NodePlan(number) for number in (1, 2, 3)]
-    settings = {
-        "offsets.topic.replication.factor": 3, "offsets.topic.num.partitions": 2,
-        "group.initial.rebalance.delay.ms": 0, "super.users": "User:ANONYMOUS",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    }
-
-    def read(cluster: KraftCluster, wanted: int) -> list[int]:
-        done = subprocess.run(
-            [jdk_program("java"), "-cp", class_path(version, WORK), str(program),
-             cluster.address(), "orders", str(wanted), "60"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
-        )
-        return [int(line) for line in done.stdout.split()]
-
-    def said(cluster: KraftCluster) -> dict[str, Any]:
-        """What an administrator reads, but for leaders and epochs."""
-        asked = cluster.admin("ask", brokers=[1, 2, 3], groups=[])
-        topics = {
-            name: (topic["topic_id"], {
-                number: each["replicas"] for number, each in topic["partitions"].items()
-            })
-            for name, topic in asked["topics"].items()
-        }
-        kept = ("configs", "scram_credentials", "client_quotas", "acls")
-        finalized = asked["features"]["finalized"]
-        return {"topics": topics, "features": finalized, **{each: asked[each] for each in kept}}
-
-    with KraftCluster(version, tmp_path / "old", plans, settings) as old:
-        old.format()
-        old.start()
-        old.wait_for_brokers(1, 2, 3)
-        topic = {
-            "name": "orders", "assignment": [[1, 2, 3], [2, 3, 1]],
-            "configs": {"retention.ms": "-1", "min.insync.replicas": "2"},
-        }
-        old.admin("create_topics", topics=[topic])
-        old.admin("alter_quotas", entity={"user": "u"}, values={"producer_byte_rate": 1e6})
-        user = {"user": "u", "mechanism": "SCRAM-SHA-256", "iterations": 4096}
-        old.admin("create_acl", acl=ACL)
-        old.admin("alter_scram", users=[user])
-        old.wait_for_replicas()
-        with JavaClients(WORK) as clients:
-            client = clients.of(version)
-            client("connect", bootstrap=old.address())
-            for partition in (0, 1):
-                client(
-                    "produce", id="some", topic="orders", partition=partition,
-                    props={"acks": "all", "enable.idempotence": "true"},
-                    batches=[[[1_500_000_000_000 + each, "aw==", "dg=="]] for each in range(20)],
-                )
-        first = read(old, 15)
-        old.wait_for_replicas()
-        before = said(old)
-        old.kill(1, 2, 3)
-    for number in (1, 2, 3):
-        shutil.move(old.nodes[number].logs, tmp_path / "disks" / str(number))
-    _overwrite(tmp_path / "disks/1/orders-0" / f"{0:020}.log", (200, b"\xff\x00"))
-    disks = _everything_in(tmp_path / "disks")
-    for block in blocks_in(THREE_DISKS):
-        for command in commands_of(block):
-            run_command(command, tmp_path)
-    assert _everything_in(tmp_path / "disks") == disks
-    with KraftCluster(version, tmp_path / "new", plans, settings) as new:
-        new.mount({number: tmp_path / "copies" / str(number) for number in (1, 2, 3)})
-        new.start()
-        new.wait_for_brokers(1, 2, 3)
-        new.wait_for_replicas()
-        assert said(new) == before
-        again = read(new, 40 - len(first))
-        new.admin.close()
-        for node in new.nodes.values():
-            node.stop()
-    assert sorted(first + again) == sorted([*range(20)] * 2)
-    for number in (1, 2, 3):
-        copy = tmp_path / "copies" / str(number)
-        assert not list(copy.glob("*-stray"))
-        for partition in (0, 1):
-            records = kafkastore.open(copy)["orders", partition].records()
-            assert [each.offset for each in records] == [*range(20)]
+def _read_as_group(
+    version: str, address: str, topic: str, wanted: int, seconds: int
+) -> list[int]:
+    """Let a consumer group continue reading until it has that many records; their offsets."""
+    name = "GroupReader"
+    jar = compiled(version, name, GROUP_READER, class_path(version, WORK), WORK)
+    archive = ClassArchive(jar.stem, WORK)
+    done = subprocess.run(
+        java_command(
+            class_path(version, WORK, jar), name, address, topic, str(wanted), str(seconds),
+            logs_as="client", options=archive.options,
+        ),
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
+    )
+    archive.keep()
+    return [int(line) for line in done.stdout.split()]
 
 
 @pytest.mark.kafka
@@ -387,20 +298,10 @@ def test_groups_come_back_if_leader_epochs_are_those_of_a_new_topic(
     if is_lowered:
         kafkastore.apply(migration.plan_convert(logs, leader_epoch=0))
     offsets = [record.offset for record in kafkastore.open(logs)["epochs", 0].records()]
-    program = tmp_path / "GroupReader.java"
-    program.write_text(GROUP_READER)
-    java = [jdk_program("java"), "-cp", class_path(version, WORK), str(program)]
-
-    def read(context: CaseContext, wanted: int, seconds: int) -> list[int]:
-        done = subprocess.run(
-            [*java, context.cluster.address, "epochs", str(wanted), str(seconds)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=800,
-        )
-        return [int(line) for line in done.stdout.split()]
-
     with loading.broker_on([partition], version, tmp_path / "out") as context:
-        first = read(context, len(offsets) - 5, 60)
-        again = read(context, 1, 60 if is_lowered else 12)
+        address = context.cluster.address
+        first = _read_as_group(version, address, "epochs", len(offsets) - 5, 60)
+        again = _read_as_group(version, address, "epochs", 1, 60 if is_lowered else 12)
         context.stop()
     # The group stopped within the records of the largest epoch.
     assert first == offsets[: len(first)]

@@ -19,6 +19,8 @@ WATCHED = """
 def pytest_configure(config):
     config.pluginmanager.register(Watchdog(config, seconds=2))
 """
+#: Where the limit ends a test that makes no progress.
+WATCHED_LONG = WATCHED.replace("seconds=2", "seconds=60")
 #: Limit of one test alone: others may be slow on a busy machine.
 LIMIT = """
 import pytest
@@ -84,7 +86,7 @@ def test_tests_that_work_longer_are_not_ended(tmp_path):
 
 
 def test_a_test_that_never_ends_is_ended_and_named(tmp_path):
-    ran = run(tmp_path, LIMIT + STANDING_STILL, conftest=CONFTEST)
+    ran = run(tmp_path, LIMIT + STANDING_STILL, conftest=CONFTEST + WATCHED_LONG)
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 1 passed" in ran.stdout
@@ -95,7 +97,8 @@ def test_all_other_tests_run_once_however_a_process_ends(tmp_path):
     for number in range(6):  # files of few tests come first
         (tmp_path / f"test_{number}.py").write_text("def test_before(): pass")
     after = "".join(f"\ndef test_after_{number}(): pass" for number in range(3))
-    ran = run(tmp_path, LIMIT + STANDING_STILL + after, conftest=CONFTEST, processes=2)
+    tests, conftest = LIMIT + STANDING_STILL + after, CONFTEST + WATCHED_LONG
+    ran = run(tmp_path, tests, conftest=conftest, processes=2)
     assert ran.returncode == 1
     assert "crashed while running 'test_it.py::test_stands_still'" in ran.stdout
     assert "1 failed, 10 passed" in ran.stdout

@@ -241,7 +241,7 @@ class FindingKind(enum.StrEnum):
     MISSING_TOPIC_ID = "missing-topic-id", _WRONG, _STRAY
     TOPIC_ID_MISMATCH = ("topic-id-mismatch", _WRONG,
         ("a topic was deleted and created again: a broker renames the partition of the old one, or "
-        "refuses it"))
+        "refuses it and may not serve others"))
     NOT_IN_CLUSTER = "not-in-cluster", _WRONG, _STRAY
     NOT_A_REPLICA = "not-a-replica", _WRONG, _STRAY
     MISSING_PARTITION = ("missing-partition", _WRONG,

@@ -75,6 +75,9 @@ class Outcome(StrEnum):
     LOSES_RECORDS = "loses-records"
     """Readable bytes of logs are removed, a segment is skipped or treated as empty, or appended
     records cannot be read."""
+    IS_NOT_SERVED = "is-not-served"
+    """It has the topic id of another topic: it is loaded, and neither renamed nor served. If the
+    broker shall serve a partition of its name, it may not serve other partitions either."""
     BECOMES_STRAY = "becomes-stray"
     """The cluster's metadata does not assign it to the broker, which renames it to ``-stray``, and
     does not serve it."""
@@ -120,7 +123,8 @@ class Prediction:
         The first offset that the broker assigns again, because it skips the last segment or treats
         it as empty.
     stray : StrayReason or None
-        Why the cluster's metadata does not assign the log to the broker.
+        Why the cluster's metadata does not assign the log to the broker, or why that does not
+        serve it.
     error : KafkaStoreError or OSError or None
         The error that stops the start or skips a segment, with its file and byte position.
     """
@@ -194,8 +198,10 @@ def predict_log(
     reason, why = assignments.why_not_served(log, read_topic_id(log.path))
     if reason is None:
         return found
-    if rules_of(version).stray_logs_are_renamed:
-        outcome = min(found.outcome, Outcome.BECOMES_STRAY, key=list(Outcome).index)
+    is_left = reason is StrayReason.OTHER_TOPIC
+    if is_left or rules_of(version).stray_logs_are_renamed:
+        outcome = Outcome.IS_NOT_SERVED if is_left else Outcome.BECOMES_STRAY
+        outcome = min(found.outcome, outcome, key=list(Outcome).index)
         return replace(found, outcome=outcome, why=found.why or why, stray=reason)
     return replace(
         found,

@@ -36,6 +36,7 @@ _POLICY, _RETENTION_MS = "cleanup.policy", "retention.ms"
 _KINDS = {
     StrayReason.UNKNOWN_TOPIC: FindingKind.NOT_IN_CLUSTER,
     StrayReason.NOT_A_REPLICA: FindingKind.NOT_A_REPLICA,
+    StrayReason.OTHER_TOPIC: FindingKind.TOPIC_ID_MISMATCH,
 }
 _MOVE_AWAY = "move it out of the log directory, unless --metadata is of another cluster or older"
 #: Kinds whose consequence is that retention deletes segments, and those without it.

@@ -89,7 +89,7 @@ def rows_of(cluster: Cluster, *, show_secrets: bool = False) -> Iterator[Row]:
     for (kind, name), values in sorted(cluster.configs.items()):
         for key, value in sorted(values.items()):
             yield config_row(kind, name, key, value, show_secrets=show_secrets)
-    for entity, quotas in sorted(cluster.client_quotas.items(), key=lambda each: str(each[0])):
+    for entity, quotas in sorted_quotas(cluster):
         for key, quota in sorted(quotas.items()):
             yield quota_row(entity, key, quota)
     for _, acl in sorted(cluster.acls.items()):
@@ -181,6 +181,13 @@ def config_row(kind: int, name: str, key: str, value: str, *, show_secrets: bool
 def resource_type_text(kind: int) -> str:
     """Return the name of a kind of resources, or its number as a text."""
     return _name(ResourceType, kind).lower()
+
+
+def sorted_quotas(
+    cluster: Cluster,
+) -> list[tuple[frozenset[tuple[str, str | None]], dict[str, float]]]:
+    """Return the client quotas of each entity, in an order that does not change."""
+    return sorted(cluster.client_quotas.items(), key=lambda each: sorted(map(str, each[0])))
 
 
 def quota_row(entity: frozenset[tuple[str, str | None]], key: str, value: float) -> Row:

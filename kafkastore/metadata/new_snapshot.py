@@ -22,6 +22,8 @@ from kafkastore.metadata.cluster import Cluster, MetadataSource, NoMetadataError
 
 #: How many records are in a batch.
 _BATCH_RECORDS = 1000
+_ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+_WITH_LAST_KNOWN = 2  # version of PartitionRecord
 _NUMBERS = {each.name: number for number, each in RECORDS.descriptions.items()}
 
 #: The broker of a partition that leads it, and the newest leader epoch of its log.
@@ -31,10 +33,11 @@ Leaders = Mapping[TopicPartition, tuple[int, int | None]]
 def new_snapshot(cluster: Cluster, leaders: Leaders) -> bytes:
     """Return a snapshot of a metadata log with a cluster's topics and settings.
 
-    Features and topic ids are the same, and so are replicas; of these only the leader is in sync,
-    so that it is elected. Also kept are configurations, quotas, ACLs, SCRAM credentials, delegation
-    tokens, and the next producer id; not brokers and controllers, which register again, and not the
-    voters of a dynamic quorum (``kraft.version`` is 0).
+    Features and topic ids are the same, and so are replicas; of these only the best is in sync, or
+    the last known leader (with eligible leader replicas), so that it is elected. Also kept are
+    configurations, quotas, ACLs, SCRAM credentials, delegation tokens, and the next producer id;
+    not brokers and controllers, which register again, and not the voters of a dynamic quorum
+    (``kraft.version`` is 0).
 
     Parameters
     ----------
@@ -42,7 +45,7 @@ def new_snapshot(cluster: Cluster, leaders: Leaders) -> bytes:
         Of a metadata log.
     leaders : mapping of TopicPartition to (int, int or None)
         The broker that has the best replica of a partition, and the largest leader epoch in it. A
-        partition that is not in it keeps its leader and in-sync replicas.
+        partition that is not in it keeps its in-sync replicas.
 
     Returns
     -------
@@ -115,7 +118,10 @@ def _records(cluster: Cluster, leaders: Leaders) -> Iterator[tuple[str, Values]]
 def _assignment(
     cluster: Cluster, partition: TopicPartition, leaders: Leaders
 ) -> Values:
-    """Return the replicas of a partition, and who leads it."""
+    """Return the replicas of a partition, and which of them leads it."""
+    # Followers that started before their leader look for it again at a new leader epoch, so there
+    # has to be an election: no partition has a leader. With eligible leader replicas, a controller
+    # removes a broker that registers after a crash from those in sync, but elects the last known.
     known = cluster.topics[partition.topic].partitions[partition.partition]
     leader, epoch, isr, replicas = known.leader, None, known.isr, known.replicas
     if partition in leaders:
@@ -123,21 +129,28 @@ def _assignment(
         isr = (leader,)
         if leader not in replicas:
             replicas = (leader, *replicas[1:])
+    last_known: Values = {}
+    if cluster.features.get(_ELIGIBLE_LEADER_REPLICAS) and (leader >= 0 or len(isr) == 1):
+        last_known = {"last_known_elr": (leader if leader >= 0 else isr[0],)}
+        isr = ()
     return {
         "replicas": replicas,
         "isr": isr,
+        **last_known,
         "removing_replicas": (),
         "adding_replicas": (),
-        "leader": leader,
+        "leader": -1,
         "leader_epoch": max(known.leader_epoch, -1 if epoch is None else epoch) + 1,
         "partition_epoch": known.partition_epoch + 1,
     }
 
 
 def _frame(name: str, fields: Values) -> bytes:
-    """Pack a record in its oldest version, which every controller reads."""
+    """Pack a record in the oldest version with its fields: all controllers read it."""
     number = _NUMBERS[name]
     version = RECORDS.descriptions[number].versions.oldest
+    if "last_known_elr" in fields:
+        version = _WITH_LAST_KNOWN
     return bytes((1, number, version)) + RECORDS.known_codec(number, version).pack(dict(fields))
 
 

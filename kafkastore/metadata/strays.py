@@ -1,5 +1,10 @@
 """Logs that a cluster's metadata does not assign to the broker that has them.
 
+A broker looks up a log by its topic id and partition, not by its name. So it does not rename a log
+with the id of another of its topics, but cannot serve it. If its name is that of a partition that
+it shall serve, applying the metadata fails there, and the partitions after it are not served
+either. Observed with 3.9.1, 4.1.1 and 4.3.1.
+
 Source: Kafka 3.8.0 ``LogManager.isStrayKraftReplica``; 3.5.2 ``BrokerMetadataPublisher``.
 """
 
@@ -16,11 +21,12 @@ from kafkastore.metadata.cluster import Cluster, MetadataSource
 
 
 class StrayReason(StrEnum):
-    """Why a log is stray."""
+    """Why a broker does not serve a log; one of `OTHER_TOPIC` is not renamed."""
 
     NO_TOPIC_ID = "no-topic-id"
     UNKNOWN_TOPIC = "unknown-topic"
     NOT_A_REPLICA = "not-a-replica"
+    OTHER_TOPIC = "other-topic"
 
 
 def broker_of(log_dir: LogDir) -> int | None:
@@ -35,7 +41,9 @@ _WHY_STRAY = {
     StrayReason.NO_TOPIC_ID: "partition.metadata is missing, so {cluster} can't assign it",
     StrayReason.UNKNOWN_TOPIC: "{cluster} has no partition {log} with the topic id {topic_id}",
     StrayReason.NOT_A_REPLICA: "{cluster} does not assign it to broker {broker}",
+    StrayReason.OTHER_TOPIC: "{cluster} has its topic id {topic_id} for topic {other}",
 }
+_STOPS_OTHERS = "; the broker fails to apply the metadata, and may not serve others either"
 
 
 class Assignments(NamedTuple):
@@ -65,14 +73,23 @@ class Assignments(NamedTuple):
     def why_not_served(
         self, log: LogView, topic_id: str | None
     ) -> tuple[StrayReason | None, str]:
-        """Return why a log with a topic id is stray, if it is; also as a sentence."""
+        """Return why a log with a topic id is not served, if so; also as a sentence."""
         broker_id = None if log.log_dir is None else broker_of(log.log_dir)
         reason = self.why_stray(topic_id, log.partition, broker_id)
+        other, more = None, ""
+        known_id = self.topic_ids.get(log.topic)
+        if reason is None and known_id != topic_id:
+            names = (name for name, each in self.topic_ids.items() if each == topic_id)
+            reason, other = StrayReason.OTHER_TOPIC, next(names, None)
+            is_there = self.why_stray(known_id, log.partition, broker_id) is None
+            more = _STOPS_OTHERS if is_there else ""
         if reason is None:
             return None, ""
-        return reason, _WHY_STRAY[reason].format(
-            topic_id=topic_id, log=log.topic_partition, broker=broker_id, cluster=self.cluster
+        why = _WHY_STRAY[reason].format(
+            topic_id=topic_id, log=log.topic_partition, broker=broker_id, cluster=self.cluster,
+            other=other,
         )
+        return reason, why + more
 
     def why_stray(
         self, topic_id: str | None, partition: int, broker_id: int | None

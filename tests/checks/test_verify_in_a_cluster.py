@@ -32,6 +32,8 @@ DIRECTORIES = {
     "known-9": (TOPIC_ID, FindingKind.NOT_IN_CLUSTER),
     "other-0": (THIRD_ID, FindingKind.NOT_IN_CLUSTER),
     "nameless-0": (None, FindingKind.MISSING_TOPIC_ID),
+    # Its broker has the partition of this id, under another name.
+    "renamed-0": (TOPIC_ID, FindingKind.TOPIC_ID_MISMATCH),
 }
 STRAY_KINDS = {
     FindingKind.NOT_A_REPLICA, FindingKind.TOPIC_ID_MISMATCH, FindingKind.MISSING_TOPIC_ID,
@@ -103,7 +105,7 @@ def test_each_partition_is_compared_with_the_cluster(strays: Path) -> None:
 def test_the_findings_are_those_logs_that_a_start_is_predicted_to_make_stray(strays: Path) -> None:
     predicted = {
         each.path.name for each in kafkastore.predict_start(strays)
-        if each.outcome is Outcome.BECOMES_STRAY
+        if each.outcome in (Outcome.BECOMES_STRAY, Outcome.IS_NOT_SERVED)
     }
     found = kinds_of(strays)
     assert predicted == {name for name, kinds in found.items() if kinds & STRAY_KINDS}

@@ -235,28 +235,38 @@ def test_a_difference_excludes_other_outputs(run: Run, directory: Path) -> None:
         assert_one_sentence(run("cluster", directory, "--diff", "0..5", *option))
 
 
+#: Notes its arguments and its input; topic `there` and broker 1 exist, and it fails as it is told.
 TOOL = """#!/bin/sh
-exec >> calls
+exec 3>&1 >> calls
 printf '%s' "${0##*/}"
 for word in "$@"; do printf '\\037%s' "$word"; done
+case "$* " in
+    *"--add-config-file "*) input=$(cat); printf '\\037%s' "$input" ;;
+    *"--list "*) echo there >&3 ;;
+    *"--describe "*) echo "Dynamic configs for broker 1 are:" >&3 ;;
+esac
 printf '\\036'
+case "$* $input" in *$FAILS*) exit 1 ;; esac
 """
 
 
-def calls_of(script: str, tmp_path: Path, **environment: str) -> list[list[str]]:
-    """Run a script with tools that note their arguments."""
+def calls_of(
+    script: str, tmp_path: Path, *, code: int = 0, **environment: str
+) -> list[list[str]]:
+    """Run a script with tools that note their arguments; return what alters something."""
     for name in ("kafka-topics.sh", "kafka-configs.sh"):
         (tmp_path / name).write_text(TOOL)
         (tmp_path / name).chmod(0o755)
     (tmp_path / "calls").write_text("")
     done = subprocess.run(
         ["sh"], input=script, cwd=tmp_path, text=True, capture_output=True, check=False,
-        env={"PATH": os.environ["PATH"], "KAFKA_BIN": str(tmp_path), **environment},
+        env={"PATH": os.environ["PATH"], "KAFKA_BIN": str(tmp_path), "FAILS": "no such",
+             **environment},
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     calls = (tmp_path / "calls").read_bytes().decode("utf-8", "surrogateescape")
     calls = calls.split("\036")[:-1]
-    return [call.split("\037") for call in calls]
+    return [call.split("\037") for call in calls if not re.search("--list|--describe", call)]
 
 
 def test_a_script_makes_topics_and_configurations_again(
@@ -276,10 +286,11 @@ def test_a_script_makes_topics_and_configurations_again(
          "--config", "cleanup.policy=compact,delete"],
     ]
     alter = ["kafka-configs.sh", "--bootstrap-server", "b:9092", "--alter", "--entity-type"]
+    from_input = ["--add-config-file", "/dev/stdin"]
     assert configs == [
-        [*alter, "brokers", "--entity-default", "--add-config", "listeners=[a,b]"],
+        [*alter, "brokers", "--entity-default", *from_input, "listeners=a,b"],
         [*alter, "clients", "--entity-default", "--entity-type", "users", "--entity-name", "al ice",
-         "--add-config", "producer_byte_rate=1048576.5"],
+         *from_input, "producer_byte_rate=1048576.5"],
     ]
     assert "# Set this secret yourself: 'ssl.keystore.password' of '1'" in ran.out
     assert "# Not made by this script: 1 SCRAM credentials" in ran.out
@@ -288,23 +299,70 @@ def test_a_script_makes_topics_and_configurations_again(
     assert whole[1][whole[1].index("--replication-factor") + 1] == "3"
 
 
+EVIL = "\n touch evil; '$(touch evil)`touch evil`\" & touch evil #\\\x1b[2J\x9b\x7f\udc9b%s"
+IN_FILE = (
+    r"\u000a touch evil; '$(touch evil)`touch evil`" + '"' + r" & touch evil #\\\u001b[2J\u009b"
+    r"\u007f\udc9b%s"
+)
+IN_FILE_KEY = IN_FILE.replace(" ", "\\ ").replace("#", "\\#")
+
+
 def test_the_names_of_a_hostile_log_run_nothing(run: Run, tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
-    evil = "\n touch evil; '$(touch evil)`touch evil`\" & touch evil #\\\x1b[2J\x9b\x7f\udc9b%s"
+    evil = EVIL
     made.write_log(directory, [
         made.topic(evil), made.partition(0), made.config(evil, evil, resource=evil),
         made.config(evil + "password", evil, resource=evil, kind=4),
         made.config(evil, evil, resource=evil, kind=4),
+        made.config(evil, evil, resource="1", kind=4),
         made.frame("ClientQuota", entity=({"entity_type": evil, "entity_name": evil},), key=evil,
                    value=1.0),
     ])
     script = run("cluster", directory, "--recreate").out
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udcff]", script)
-    calls = calls_of(script, tmp_path, BOOTSTRAP="b")
-    assert len(calls) == 3
-    assert calls[0][5] == evil
-    assert calls[0][-1] == f"{evil}={evil}"
+    topic, configs, broker, quota = calls_of(script, tmp_path, code=1, BOOTSTRAP="b")
+    assert topic[5] == evil
+    assert configs[7] == quota[5] == quota[7] == evil
+    assert configs[-1] == broker[-1] == f"{IN_FILE_KEY}={IN_FILE}"
     assert not (tmp_path / "evil").exists()
+
+
+TOGETHER, WITHOUT = "retention.ms=5", "3"  # the last argument: a configuration, or the replicas
+
+
+@pytest.mark.parametrize(("fails", "code", "asked"), [
+    ("no such", 0, [TOGETHER, "a=", "A=2\na=1"]),
+    ("cleanup.policy", 1, [
+        TOGETHER, WITHOUT, "cleanup.policy=[compact]", "retention.ms=[5]", "a=", "A=2\na=1"]),
+    ("--topic orders", 1, [TOGETHER, WITHOUT, "A=2\na=1"]),
+    ("A=2", 1, [TOGETHER, "a=", "A=2\na=1", "A=2", "a=1"]),
+    ("--entity-type topics", 1, [TOGETHER, "a=", "A=2\na=1"]),
+])
+def test_what_a_new_cluster_refuses_does_not_stop_a_script(
+    run: Run, tmp_path: Path, fails: str, code: int, asked: list[str]
+) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    made.write_log(directory, [
+        made.topic("orders"), made.partition(0), made.config("a", "", resource="orders"),
+        made.config("cleanup.policy", "compact", resource="orders"),
+        made.config("retention.ms", "5", resource="orders"),
+        made.config("a", "1", resource="1", kind=4), made.config("A", "2", resource="1", kind=4),
+    ])
+    script = run("cluster", directory, "--recreate").out
+    calls = calls_of(script, tmp_path, code=code, BOOTSTRAP="b", FAILS=fails)
+    assert [call[-1] for call in calls] == asked
+
+
+def test_topics_and_brokers_of_a_new_cluster_are_respected(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    made.write_log(directory, [
+        made.topic("there"), made.partition(0), made.config("a", "=", resource="there"),
+        made.config("a", "1", resource="2", kind=4), made.config("a", "3", resource="1", kind=4),
+    ])
+    script = run("cluster", directory, "--recreate").out
+    (call,) = calls_of(script, tmp_path, code=1, BOOTSTRAP="b")
+    assert call[-6:] == [
+        "brokers", "--entity-name", "1", "--add-config-file", "/dev/stdin", "a=3"]
 
 
 def test_json_for_another_cluster_has_ids_and_replicas(run: Run, directory: Path) -> None:
@@ -314,6 +372,23 @@ def test_json_for_another_cluster_has_ids_and_replicas(run: Run, directory: Path
     assert (orders["partitions"], orders["replication_factor"]) == (2, 3)
     assert orders["replicas"] == {"0": [1, 2, 3], "1": [1, 2, 3, 4]}
     assert document["configs"][0]["configs"] == {"listeners": "a,b"}
+    assert document["client_quotas"] == [
+        {"entity": {"client-id": None, "user": "al ice"},
+         "values": {"producer_byte_rate": 1048576.5}}]
+    assert document["features"] == {"metadata.version": 27}
+
+
+def test_a_topic_of_a_script_is_not_a_broker_or_group_of_its_name(
+    run: Run, tmp_path: Path
+) -> None:
+    directory = tmp_path / "__cluster_metadata-0"
+    made.write_log(directory, [
+        made.topic("1"), made.partition(0), made.config("a", "1", resource="1"),
+        made.config("a", "2", resource="1", kind=4),
+    ])
+    (document,) = run("cluster", directory, "--recreate", "--json", "--topic", "1").lines
+    assert document["topics"][0]["configs"] == {"a": "1"}
+    assert document["configs"] == []
 
 
 def test_without_a_metadata_log_directories_are_shown(run: Run, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_migrate_makes_the_same_plan_and_names_skipped_files(
         assert name in ran.err
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 def test_a_pipeline_completes_and_names_damaged_partitions(
     run: Run, without_times: Path, tmp_path: Path

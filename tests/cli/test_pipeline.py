@@ -148,6 +148,7 @@ def test_ctrl_c_in_place_says_what_has_changed_and_how_to_undo_it(
     assert contents(sample_copy) == before
 
 
+@pytest.mark.usefixtures("spark")
 def test_a_dry_run_prints_the_plan_of_migrate_and_changes_nothing(
     run: Run, faked: Any, sample_copy: Path
 ) -> None:

@@ -105,9 +105,10 @@ def test_the_metadata_may_be_that_of_another_cluster(
     elsewhere = tmp_path / "new" / "__cluster_metadata-0"
     made.write_log(elsewhere, [made.topic("known", DIRECTORY), made.partition(0, DIRECTORY)])
     ran = run("predict", of_a_cluster, "--json", "--metadata", elsewhere)
-    strays = {Path(row["path"]).name: row["stray"] for row in ran.lines}
-    assert {name: strays[name] for name in STRAYS} == {
-        "known-0": "unknown-topic", "known-1": "unknown-topic", "other-0": None,
+    rows = {Path(row["path"]).name: row for row in ran.lines}
+    assert rows["other-0"]["outcome"] == "is-not-served"
+    assert {name: rows[name]["stray"] for name in STRAYS} == {
+        "known-0": "unknown-topic", "known-1": "unknown-topic", "other-0": "other-topic",
         "nameless-0": "no-topic-id",
     }
 

@@ -29,6 +29,11 @@ def clusters(tmp_path_factory):
     return found
 
 
+def has_eligible_replicas(cluster):
+    """With these, a controller elects the last known leader; without, one in sync."""
+    return cluster.features.get("eligible.leader.replicas.version", 0) > 0
+
+
 def read_again(cluster, leaders, directory):
     path = directory / snapshot_name(cluster.end_offset, cluster.epoch)
     path.write_bytes(new_snapshot(cluster, leaders))
@@ -52,18 +57,24 @@ def test_everything_but_nodes_and_leaders_is_kept(clusters, tmp_path, version, n
         assert made.topic_id == topic.topic_id
         for number, before in topic.partitions.items():
             after = made.partitions[number]
-            assert (after.replicas, after.isr, after.leader) == (
-                before.replicas, before.isr, before.leader
-            )
+            assert (after.replicas, after.leader) == (before.replicas, -1)
+            if has_eligible_replicas(cluster) and before.leader >= 0:
+                assert (after.isr, after.last_known_elr) == ((), (before.leader,))
+            else:
+                assert after.isr == before.isr
             assert after.leader_epoch == before.leader_epoch + 1
             assert after.partition_epoch == before.partition_epoch + 1
 
 
-def test_the_leader_is_the_only_replica_in_sync_and_its_epoch_is_above_its_records(
-    clusters, tmp_path
+@pytest.mark.parametrize(("version", "name"), [
+    ("3.9.1", "kraft-cluster"), ("4.1.1", "kraft-cluster"),
+])
+def test_only_the_leader_to_be_is_in_sync_and_its_epoch_is_above_its_records(
+    clusters, tmp_path, version, name
 ):
-    cluster = clusters["4.1.1", "kraft-cluster"]
-    topic = next(each for each in cluster.topics.values() if len(each.partitions[0].replicas) > 1)
+    cluster = clusters[version, name]
+    assert has_eligible_replicas(cluster) == (version == "4.1.1")
+    topic = next(each for each in cluster.topics.values() if each.partitions)
     before = topic.partitions[0]
     for leader, epoch, replicas in (
         (before.replicas[-1], 70, before.replicas),
@@ -71,7 +82,9 @@ def test_the_leader_is_the_only_replica_in_sync_and_its_epoch_is_above_its_recor
     ):
         leaders = {TopicPartition(topic.name, 0): (leader, epoch)}
         after = read_again(cluster, leaders, tmp_path).topics[topic.name].partitions[0]
-        assert (after.leader, after.isr, after.replicas) == (leader, (leader,), replicas)
+        elected = ((), (leader,)) if has_eligible_replicas(cluster) else ((leader,), ())
+        assert (after.leader, after.replicas) == (-1, replicas)
+        assert (after.isr, after.last_known_elr) == elected
         assert after.leader_epoch == max(before.leader_epoch, epoch or 0) + 1
 
 

@@ -5,37 +5,24 @@ import re
 import subprocess
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from golden.make import brokers
-from golden.make.java import java_command, jdk_program
+from golden.make.java import ClassArchive, compiled, java_command
 
 SOURCES = Path(__file__).parent
-_compiled = TemporaryDirectory()
 # Since 4.3 all classes of this package are in `internal`, except TimestampType.
 _FIRST_WITH_INTERNAL_RECORDS = (4, 3)
 _RECORDS = re.compile(r"(?<=org\.apache\.kafka\.common\.record\.)(?!TimestampType)(?=[A-Z])")
 
 
 @cache
-def _class_path(program, version):
-    """Compile a Java side against this version, once; return the class path that it runs with."""
-    classes = Path(_compiled.name, program, version)
-    classes.mkdir(parents=True)
-    jars = brokers.class_path(version, brokers.WORK)
+def _jar(program, version):
+    """Compile a Java side against this version."""
     text = (SOURCES / f"{program}.java").read_text()
     if brokers.version_key(version) >= _FIRST_WITH_INTERNAL_RECORDS:
         text = _RECORDS.sub("internal.", text)
-    source = classes / f"{program}.java"
-    source.write_text(text)
-    done = subprocess.run(
-        [jdk_program("javac"), "-nowarn", "-cp", jars, "-d", str(classes), str(source)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return brokers.class_path(version, brokers.WORK, classes)
+    jars = brokers.class_path(version, brokers.WORK)
+    return compiled(version, program, text, jars, brokers.WORK)
 
 
 def ask(version, requests, *, program="KafkaClasses"):
@@ -45,8 +32,11 @@ def ask(version, requests, *, program="KafkaClasses"):
     ``KafkaRecords.java``. The test calls the fixture ``require_broker`` first.
     """
     lines = "".join("\t".join(map(str, request)) + "\n" for request in requests)
+    jar = _jar(program, version)
+    archive = ClassArchive(jar.stem, brokers.WORK)
+    path = brokers.class_path(version, brokers.WORK, jar)
     done = subprocess.run(
-        java_command(_class_path(program, version), program, logs_as="client"),
+        java_command(path, program, logs_as="client", options=archive.options),
         input=lines,
         capture_output=True,
         text=True,
@@ -56,5 +46,6 @@ def ask(version, requests, *, program="KafkaClasses"):
     )
     answers = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr[-3000:]
+    archive.keep()
     assert len(answers) == len(requests), done.stderr[-3000:]
     return answers

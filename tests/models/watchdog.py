@@ -1,7 +1,8 @@
-"""End the process of a test that makes no progress, and name the test.
+"""End the process of a test that makes no progress or passes its time limit, and name the test.
 
 Progress is processor time, of this process and of all that it started: a limit of time alone would
-measure what else the machine does. A thread that waits for ever uses none.
+measure what else the machine does. A thread that waits for ever uses none. The time limit is of
+pytest-timeout, which would start a thread for each of thousands of tests.
 """
 from __future__ import annotations
 
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_timeout
 
 #: A working test gets more than this share of a processor, even on a busy machine; an
 #: idle JVM gets less.
 LEAST_SHARE = 1 / 40
 #: Tests with these marks wait for brokers, which wait for their timers.
 WAITING = {"kafka", "soak"}
+#: Time between two looks at the time limit.
+LOOK_SECONDS = 0.5
 
 
 def processor_seconds(root: int) -> dict[int, float]:
@@ -49,6 +53,7 @@ class Watchdog:
     def __init__(self, config: pytest.Config, seconds: float) -> None:
         self.config, self.seconds = config, seconds
         self._watched: tuple[str, float] | None = None
+        self._limited: tuple[float, pytest.Item, pytest_timeout.Settings] | None = None
         self._ended = threading.Event()
 
     def pytest_sessionstart(self) -> None:
@@ -67,11 +72,28 @@ class Watchdog:
         finally:
             self._watched = None
 
+    def pytest_timeout_set_timer(
+        self, item: pytest.Item, settings: pytest_timeout.Settings
+    ) -> bool | None:
+        """Take over the limit of a test from pytest-timeout, where the thread runs."""
+        if sys.platform != "linux" or settings.method != "thread":
+            return None
+        self._limited = time.monotonic() + settings.timeout, item, settings
+        return True
+
+    def pytest_timeout_cancel_timer(self) -> None:
+        self._limited = None
+
     def _watch(self) -> None:
         """Compare the time used since the last progress with the least of a working test."""
-        watched, since, used = None, 0.0, {}
-        while not self._ended.wait(self.seconds / 12):
-            now, now_used = time.monotonic(), processor_seconds(os.getpid())
+        watched, since, used, looked = None, 0.0, {}, 0.0
+        while not self._ended.wait(min(LOOK_SECONDS, self.seconds / 12)):
+            now, limited = time.monotonic(), self._limited
+            if limited is not None and now > limited[0]:
+                pytest_timeout.timeout_timer(*limited[1:])
+            if now - looked < self.seconds / 12:
+                continue
+            looked, now_used = now, processor_seconds(os.getpid())
             enough = (now - since) * LEAST_SHARE
             spent = sum(now_used.values()) - sum(used.values())
             if self._watched is not watched or now_used.keys() != used.keys() or spent > enough:

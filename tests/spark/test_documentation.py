@@ -13,6 +13,7 @@ from kafkastore.spark.source.schema import COLUMNS
 DOCS = Path(__file__).parents[2] / "docs"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["spark.md", "pipeline.md"])
 def test_the_examples_run(spark, golden, tmp_path, capfd, name):
     logs = tmp_path / "kafka-logs"

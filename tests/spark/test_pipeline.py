@@ -291,6 +291,7 @@ def test_a_copy_elsewhere_is_not_made_where_something_is(spark, sources, tmp_pat
     assert [path.name for path in (tmp_path / "copy").iterdir()] == ["mine"]
 
 
+@pytest.mark.soak
 def test_a_copy_elsewhere_changes_and_can_be_restored(spark, auto, sources, tmp_path):
     copy, source = tmp_path / "copy", sources[-1]
     options = {"copy_to": copy, "spark": spark}
@@ -383,6 +384,7 @@ def test_a_run_in_place_interrupted_at_each_step_has_the_same_result(spark, sour
     assert found[0] == found[1]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("difference", ["a file changes", "another option"])
 def test_results_for_other_files_or_options_are_not_reused(
     spark, auto, sources, tmp_path, difference

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from golden.make.brokers import WORK, class_path
 from golden.make.case_context import CaseContext, Surroundings
-from golden.make.java import java_command
+from golden.make.java import ClassArchive, java_command
 from golden.make.java_client import JavaClients
 from models.seed import some
 
@@ -56,15 +56,18 @@ def test_lag_is_that_of_kafkas_tool(require_broker, tmp_path: Path, version: str
 
 def _tool(context: CaseContext, main_class: str, *arguments: str) -> str:
     """Run one of Kafka's tools against the broker."""
+    archive = ClassArchive(f"{TOOLS}-{main_class}", WORK)
     command = java_command(
         class_path(TOOLS, WORK),
         main_class,
         *("--bootstrap-server", context.cluster.address, *arguments),
         logs_as="client",
+        options=archive.options,
     )
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=800, check=False
     )
+    archive.keep()
     return done.stdout.decode(errors="replace")
 
 

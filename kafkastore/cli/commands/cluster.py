@@ -138,11 +138,11 @@ def _select(found: Cluster, names: tuple[str, ...]) -> None:
         raise click.UsageError(f"the cluster has no topic {', '.join(missing)}; {known}")
     found.topics = {name: found.topics[name] for name in names}
     found.configs = {
-        resource: values
-        for resource, values in found.configs.items()
-        if resource[0] == ResourceType.TOPIC and resource[1] in names
+        (kind, name): values for (kind, name), values in found.configs.items()
+        if kind == ResourceType.TOPIC and name in names
     }
-    found.client_quotas, found.acls, found.scram_credentials = {}, {}, {}
+    found.client_quotas, found.acls = {}, {}
+    found.scram_credentials, found.delegation_tokens = {}, {}
 
 
 def _print_recreate(found: Cluster, *, as_json: bool) -> None:

@@ -20,6 +20,7 @@ from kafkastore.versions import rules_of
 _TEXT_FOR_ONE = {
     Outcome.STOPS_THE_START: "stops the start",
     Outcome.LOSES_RECORDS: "loses records",
+    Outcome.IS_NOT_SERVED: "is not served",
     Outcome.BECOMES_STRAY: "becomes stray",
     Outcome.IS_DELETED: "is deleted",
     Outcome.IS_NOT_READ: "is not read",
@@ -29,6 +30,7 @@ _TEXT_FOR_ONE = {
 _TEXT_FOR_MANY = {
     Outcome.STOPS_THE_START: "stop the start",
     Outcome.LOSES_RECORDS: "lose records",
+    Outcome.IS_NOT_SERVED: "are not served",
     Outcome.BECOMES_STRAY: "become stray",
     Outcome.IS_DELETED: "are deleted",
     Outcome.IS_NOT_READ: "are not read",
@@ -37,7 +39,9 @@ _TEXT_FOR_MANY = {
 }
 #: How many files of a list are named; --json has all of them.
 _MAX_NAMES = 3
-_PROBLEMS = (Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS, Outcome.BECOMES_STRAY)
+_PROBLEMS = (
+    Outcome.STOPS_THE_START, Outcome.LOSES_RECORDS, Outcome.IS_NOT_SERVED, Outcome.BECOMES_STRAY
+)
 
 
 @store_command("metadata", "spark", "verbose")

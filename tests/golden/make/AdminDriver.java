@@ -7,15 +7,21 @@ import java.util.*;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.*;
+import org.apache.kafka.clients.consumer.*;
 import org.apache.kafka.common.*;
 import org.apache.kafka.common.acl.*;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.quota.*;
 import org.apache.kafka.common.resource.*;
+import org.apache.kafka.common.security.auth.KafkaPrincipal;
+import org.apache.kafka.common.security.token.delegation.*;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public class AdminDriver {
     static final ObjectMapper M = new ObjectMapper();
-    static Admin admin;
+    static Admin admin, tokenAdmin;     // only a client that has authenticated itself is answered about delegation tokens
+    static final Map<String, byte[]> HMACS = new HashMap<>();
+    static String bootstrap;
 
     static Map<String, String> map(JsonNode n) {
         Map<String, String> m = new TreeMap<>();
@@ -51,7 +57,8 @@ public class AdminDriver {
             case "connect": {
                 close();
                 Properties p = new Properties();
-                p.put("bootstrap.servers", c.get("bootstrap").asText());
+                bootstrap = c.get("bootstrap").asText();
+                p.put("bootstrap.servers", bootstrap);
                 p.put("request.timeout.ms", "10000");
                 p.put("default.api.timeout.ms", "30000");
                 p.put("metadata.max.age.ms", "1000");
@@ -59,6 +66,37 @@ public class AdminDriver {
                 admin = Admin.create(p);
                 break;
             }
+            case "connect_sasl": {
+                Properties p = new Properties();
+                p.put("bootstrap.servers", c.get("bootstrap").asText());
+                p.put("security.protocol", "SASL_PLAINTEXT");
+                p.put("sasl.mechanism", "PLAIN");
+                p.put("sasl.jaas.config", c.get("jaas").asText());
+                tokenAdmin = Admin.create(p);
+                break;
+            }
+            case "create_token": {      // as `name`, which the others refer to
+                CreateDelegationTokenOptions o = new CreateDelegationTokenOptions().renewers(list(c.get("renewers")).stream().map(r -> new KafkaPrincipal("User", r)).collect(Collectors.toList()));
+                oneOf(CreateDelegationTokenOptions.class, 1, "maxLifetimeMs", "maxlifeTimeMs").invoke(o, c.get("lifetime_ms").asLong());
+                if (c.has("owner")) o.owner(new KafkaPrincipal("User", c.get("owner").asText()));
+                HMACS.put(c.get("name").asText(), tokenAdmin.createDelegationToken(o).delegationToken().get().hmac());
+                break;
+            }
+            case "renew_token":
+                tokenAdmin.renewDelegationToken(HMACS.get(c.get("name").asText()),
+                    new RenewDelegationTokenOptions().renewTimePeriodMs(c.get("period_ms").asLong())).expiryTimestamp().get();
+                break;
+            case "expire_token":        // at once
+                tokenAdmin.expireDelegationToken(HMACS.get(c.get("name").asText()),
+                    new ExpireDelegationTokenOptions().expiryTimePeriodMs(-1)).expiryTimestamp().get();
+                break;
+            case "add_voter":
+                admin.addRaftVoter(c.get("id").asInt(), Uuid.fromString(c.get("directory_id").asText()),
+                    Set.of(new RaftVoterEndpoint("CONTROLLER", c.get("host").asText(), c.get("port").asInt()))).all().get();
+                break;
+            case "remove_voter":
+                admin.removeRaftVoter(c.get("id").asInt(), Uuid.fromString(c.get("directory_id").asText())).all().get();
+                break;
             case "create_topics": {     // with the number of replicas, or with the replicas of each partition
                 List<NewTopic> l = new ArrayList<>();
                 for (JsonNode t : c.get("topics")) {
@@ -132,6 +170,26 @@ public class AdminDriver {
             case "unregister_broker":
                 admin.unregisterBroker(c.get("broker").asInt()).all().get();
                 break;
+            case "group_offsets": {
+                ObjectNode o = out.putObject("offsets");
+                new TreeMap<>(admin.listConsumerGroupOffsets(c.get("group").asText()).partitionsToOffsetAndMetadata().get().entrySet().stream()
+                    .collect(Collectors.toMap(e -> e.getKey().toString(), e -> e.getValue().offset()))).forEach(o::put);
+                break;
+            }
+            case "group_read": {        // a member of the group reads `count` records of a topic, and commits
+                Map<String, Object> p = Map.of("bootstrap.servers", bootstrap, "group.id", c.get("group").asText(),
+                    "auto.offset.reset", "earliest", "enable.auto.commit", "false", "max.poll.records", "5");
+                ArrayNode rows = out.putArray("rows");
+                try (KafkaConsumer<byte[], byte[]> k = new KafkaConsumer<>(p, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                    k.subscribe(List.of(c.get("topic").asText()));
+                    long deadline = System.currentTimeMillis() + 60000;
+                    while (rows.size() < c.get("count").asInt() && System.currentTimeMillis() < deadline)
+                        for (ConsumerRecord<byte[], byte[]> r : k.poll(Duration.ofMillis(300)))
+                            rows.addArray().add(r.partition()).add(r.offset());
+                    k.commitSync();
+                }
+                break;
+            }
             case "brokers": {           // those that are not fenced
                 ArrayNode a = out.putArray("brokers");
                 for (Node n : admin.describeCluster().nodes().get()) a.add(n.id());
@@ -150,6 +208,7 @@ public class AdminDriver {
                 out.set("scram_credentials", scramCredentials());
                 out.set("client_quotas", clientQuotas());
                 out.set("acls", acls());
+                if (tokenAdmin != null) out.set("delegation_tokens", delegationTokens());
                 break;
             }
             default: throw new IllegalArgumentException(c.toString());
@@ -256,6 +315,36 @@ public class AdminDriver {
         ObjectNode out = M.createObjectNode().put("leader_id", q.leaderId()).put("leader_epoch", q.leaderEpoch()).put("high_watermark", q.highWatermark());
         out.set("voters", replicas(q.voters()));
         out.set("observers", replicas(q.observers()));
+        ObjectNode nodes = out.putObject("nodes");      // the voters' endpoints, with kraft.version 1
+        new TreeMap<>(q.nodes()).forEach((id, n) -> {
+            ArrayNode endpoints = nodes.putArray(String.valueOf(id));
+            n.endpoints().forEach(e -> endpoints.addObject().put("name", listener(e)).put("host", e.host()).put("port", e.port()));
+        });
+        return out;
+    }
+
+    static java.lang.reflect.Method oneOf(Class<?> type, int parameters, String... names) {     // the same method, named otherwise in other versions
+        return Arrays.stream(type.getMethods()).filter(m -> m.getParameterCount() == parameters && List.of(names).contains(m.getName())).findFirst().orElseThrow();
+    }
+
+    static String listener(RaftVoterEndpoint e) {
+        try { return (String) oneOf(RaftVoterEndpoint.class, 0, "listener", "name").invoke(e); }
+        catch (ReflectiveOperationException wrong) { throw new IllegalStateException(wrong); }
+    }
+
+    static ArrayNode delegationTokens() throws Exception {
+        Map<String, ObjectNode> sorted = new TreeMap<>();
+        for (DelegationToken token : tokenAdmin.describeDelegationToken().delegationTokens().get()) {
+            TokenInformation t = token.tokenInfo();
+            ObjectNode o = M.createObjectNode().put("token_id", t.tokenId()).put("owner", t.owner().toString())
+                .put("requester", t.tokenRequester().toString()).put("issue_timestamp", t.issueTimestamp())
+                .put("expiration_timestamp", t.expiryTimestamp()).put("max_timestamp", t.maxTimestamp());
+            ArrayNode renewers = o.putArray("renewers");
+            t.renewers().stream().map(KafkaPrincipal::toString).sorted().forEach(renewers::add);
+            sorted.put(t.tokenId(), o);
+        }
+        ArrayNode out = M.createArrayNode();
+        sorted.values().forEach(out::add);
         return out;
     }
 

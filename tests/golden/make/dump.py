@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .brokers import WORK, class_path, version_key
-from .java import BrokerFailure, java_command
+from .java import BrokerFailure, ClassArchive, java_command
 
 _DUMPED_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 _FIRST_WITH_TIME_INDEX = (0, 10, 1)
@@ -141,12 +141,19 @@ def dump_log_segments(version: str) -> str:
 def _run_tool(version: str, directory: Path, names: list[str], work: Path) -> Dump:
     """Run the tool once over some files of a directory."""
     files = ",".join(str(directory / name) for name in names)
+    main_class = dump_log_segments(version)
+    archive = ClassArchive(f"{version}-{main_class}", work)
     command = java_command(
-        class_path(version, work), dump_log_segments(version), "--files", files, logs_as="client"
+        class_path(version, work),
+        main_class,
+        *("--files", files),
+        logs_as="client",
+        options=archive.options,
     )
     run = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300
     )
+    archive.keep()
     dump = parse_dump(run.stdout.decode(errors="replace").replace(f"{directory}/", ""))
     if not dump.batches and not dump.entries:  # it did not run
         raise BrokerFailure(f"{' '.join(command)}: {run.stdout.decode(errors='replace')}")

@@ -13,7 +13,7 @@ from typing import Any
 from .answers_file import modified_ms, write_json
 from .brokers import class_path, group_jars
 from .case_context import CaseContext
-from .java import BrokerFailure, java_command
+from .java import BrokerFailure, ClassArchive, java_command
 from .java_client import JavaClient, client_version
 from .kraft_cluster import KraftCluster
 
@@ -209,15 +209,18 @@ class GroupMoment:
 
     def _tool(self, main_class: str, what: str) -> str:
         """Return what one of Kafka's tools prints about all groups."""
+        archive = ClassArchive(f"{self.cluster.version}-groups-{main_class}", self.work)
         command = java_command(
             class_path(self.cluster.version, self.work, *self._jars),
             f"org.apache.kafka.tools.{main_class}",
             *("--bootstrap-server", self.cluster.address(), "--describe", "--all-groups", what),
             logs_as="client",
+            options=archive.options,
         )
         run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if run.returncode:
             raise BrokerFailure(f"{main_class}: {run.stdout}{run.stderr}")
+        archive.keep()
         return run.stdout
 
     def save(self, context: CaseContext) -> None:

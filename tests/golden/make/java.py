@@ -1,14 +1,18 @@
 """Java processes: how they are started, what they print, how they are ended."""
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
+import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +25,10 @@ _OPTIONS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
 )
+
+
+# The compiler is one more short program: without its second compiler it ends sooner.
+_COMPILER_OPTIONS = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-J-Xshare:auto")
 
 
 class BrokerFailure(RuntimeError):
@@ -68,6 +76,57 @@ def java_command(
     )
     java = [jdk_program("java"), *_OPTIONS, *logging, *options, "-cp", class_path]
     return [*java, main_class, *arguments]
+
+
+def compiled(
+    version: str, name: str, text: str, class_path: str, work: Path, more: Sequence[Path] = ()
+) -> Path:
+    """Return a jar with the classes of a program; compile it, once for each of its texts.
+
+    Parameters
+    ----------
+    version, name : str
+        Kafka's version, and the program's class.
+    text : str
+        The program.
+    class_path : str
+        What it is compiled against.
+    work : path
+        Where classes are kept.
+    more : sequence of path
+        Sources of other classes that it needs.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If it cannot be compiled; the compiler's output is in the notes.
+    """
+    texts = text.encode() + b"".join(each.read_bytes() for each in more)
+    digest = hashlib.sha256(texts).hexdigest()[:12]
+    jar = work / "classes" / f"{version}-{name}-{digest}.jar"
+    if jar.is_file():
+        return jar
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work, prefix="compiling-") as compiling:
+        source, classes = Path(compiling) / f"{name}.java", Path(compiling) / "classes"
+        source.write_text(text)
+        command = [jdk_program("javac"), *_COMPILER_OPTIONS, "-nowarn", "-XDsuppressNotes"]
+        try:
+            subprocess.run(
+                [*command, "-d", str(classes), "-cp", class_path, str(source), *map(str, more)],
+                check=True, capture_output=True, text=True,
+            )
+        except subprocess.CalledProcessError as error:
+            error.add_note(error.stderr[-3000:])
+            raise
+        # An archive of classes may be of jars only.
+        new = Path(compiling) / "classes.jar"
+        with zipfile.ZipFile(new, "w") as packed:
+            for path in sorted(classes.rglob("*.class")):
+                packed.write(path, path.relative_to(classes))
+        with suppress(FileExistsError):  # another process was faster: archives are of its jar
+            os.link(new, jar)
+    return jar
 
 
 class ClassArchive:

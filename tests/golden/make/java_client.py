@@ -7,7 +7,6 @@ what only an administrator of a KRaft cluster does, `GroupDriver.java` has membe
 """
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from .brokers import WORK, class_path
-from .java import BrokerFailure, java_command, jdk_program
+from .java import BrokerFailure, ClassArchive, compiled, java_command
 
 # Spoken to by the producer and the SimpleConsumer of the broker's own version.
 OLD_CLIENTS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
@@ -28,31 +27,6 @@ CLIENT_OF = {"0.10.2.2": "2.4.0", "0.11.0.3": "2.4.0"}
 def client_version(broker_version: str) -> str:
     """Return the version of the client that speaks to a broker."""
     return CLIENT_OF.get(broker_version, broker_version)
-
-
-def _classes(version: str, work: Path, name: str, more: Sequence[Path]) -> Path:
-    """Compile a driver against a version's jars, once for each text of the sources."""
-    sources = [Path(__file__).parent / f"{each}.java" for each in (name, "Conversation")]
-    digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:12]
-    directory = work / "classes" / f"{version}-{name}-{digest}"
-    if directory.is_dir():
-        return directory
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=work, prefix="compiling-") as compiling:
-        classes = Path(compiling) / "classes"
-        subprocess.run(
-            [
-                *(jdk_program("javac"), "-nowarn", "-XDsuppressNotes", "-d", str(classes)),
-                *("-cp", class_path(version, work, *more), *map(str, sources)),
-            ],
-            check=True,
-        )
-        try:
-            classes.rename(directory)
-        except OSError:  # another process was faster
-            if not directory.is_dir():
-                raise
-    return directory
 
 
 class JavaClient:
@@ -85,8 +59,19 @@ class JavaClient:
         self.version = version
         self.is_old = version in OLD_CLIENTS
         name = driver or ("OldDriver" if self.is_old else "Driver")
-        classes = _classes(version, work, name, more)
-        command = java_command(class_path(version, work, classes, *more), name, logs_as="client")
+        sources = Path(__file__).parent
+        text = (sources / f"{name}.java").read_text()
+        jar = compiled(
+            version, name, text, class_path(version, work, *more), work,
+            [sources / "Conversation.java"],
+        )
+        self._archive = ClassArchive(jar.stem, work)
+        command = java_command(
+            class_path(version, work, jar, *more),
+            name,
+            logs_as="client",
+            options=self._archive.options,
+        )
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
@@ -131,7 +116,8 @@ class JavaClient:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
+            self._archive.keep()
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -237,15 +237,18 @@ class KraftCluster:
         *options : str
             Of the storage tool.
         dynamic : bool
-            The metadata log names the controllers, not the settings (one controller only).
+            The metadata log names the controllers, not the settings: at first only the first one.
         """
         addresses = self._name_voters()
         if dynamic:
             self._quorum = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
-            options = (*options, "--standalone")
         self.set()
         for node in self.nodes.values():
-            node.format(*options)
+            more: tuple[str, ...] = ()
+            if dynamic and node.plan.is_controller:
+                is_first = node.plan.node_id == next(iter(addresses))
+                more = ("--standalone" if is_first else "--no-initial-controllers",)
+            node.format(*options, *more)
 
     def _name_voters(self) -> dict[int, str]:
         """Let the settings name the controllers; return their addresses by id."""

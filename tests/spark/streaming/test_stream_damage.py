@@ -55,6 +55,7 @@ def test_a_stream_continues_if_records_it_has_read_are_damaged(log_dir, tmp_path
         assert [row[2] for row in read(again, end, after)] == [5, 6, 7, 8]
 
 
+@pytest.mark.soak
 def test_a_query_continues_past_damage_and_from_its_checkpoint(spark, log_dir, tmp_path):
     writer = log_dir.writer("orders", 0)
     append(writer, *numbers(0, 5))

@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     kraft_metadata,
     kraft_single,
     kraft_upgrade,
+    kraft_voters,
     log_start_and_epochs,
     tiered,
     time_limits,
