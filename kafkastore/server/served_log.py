@@ -7,11 +7,12 @@ So no corrupt byte leaves, and what is sent afterwards lies in the page cache.
 from __future__ import annotations
 
 import os
+import threading
 from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.isolation import find_aborted_txns
@@ -54,24 +55,22 @@ class ServedLog:
     def __init__(self, log: PartitionLog, leader_epoch: int | None = None) -> None:
         self.log = log
         self._known_epoch = leader_epoch
-        self._seen = self._look()
+        self._lock = threading.Lock()
+        self._followed = self.state
 
-    def follow(self) -> bool:
-        """Look at the directory again if it has changed; return whether it has."""
-        seen = self._look()
-        if seen == self._seen:
-            return False
-        self._seen = seen
-        self.log.refresh()
-        return True
+    def follow(self) -> None:
+        """Read the directory again if it has changed."""
+        state = self.state
+        if state == self._followed:
+            return
+        with self._lock:    # a second thread must not read the log as it was
+            if state != self._followed:
+                self.log.refresh()
+                self._followed = state
 
     @property
-    def has_changed(self) -> bool:
-        """Whether `follow` would find something new."""
-        return self._look() != self._seen
-
-    def _look(self) -> tuple[int, ...]:
-        """Return what changes when the log grows, rolls or loses segments."""
+    def state(self) -> tuple[int, ...]:
+        """What changes when the log grows, rolls or loses segments."""
         try:
             directory = os.stat(self.log.path).st_mtime_ns
             active = os.stat(self.log.segments[-1].log_path) if self.log.segments else None
@@ -158,8 +157,9 @@ def _batches_of(
                 break
     except CorruptionError as error:
         if end <= start:
+            log.close()
             raise error.located(segment.log_path) from error
-    except SegmentGoneError:
+    except BaseException:
         log.close()
         raise
     if start < 0:
