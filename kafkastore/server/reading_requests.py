@@ -253,7 +253,7 @@ class ReadingRequests:
                 self.rules,
                 "read_committed" if is_committed else "read_uncommitted",
                 request_version=by_rules,
-                current_leader_epoch=log.leader_epoch if log.leader_epoch >= 0 else None,
+                current_leader_epoch=log.leader_epoch,
             )
         except UnsupportedTimestampError:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION}

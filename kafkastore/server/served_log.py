@@ -14,13 +14,14 @@ import numpy as np
 
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.isolation import find_aborted_txns
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
-NO_EPOCH = -1
+FIRST_EPOCH = 0
 
 
 class FileRange(Elsewhere):
@@ -80,17 +81,27 @@ class ServedLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch; -1 if the log has none, as before 0.11."""
-        epochs = self.log.leader_epochs
-        newest = epochs[-1].epoch if epochs else NO_EPOCH
+        """The newest leader epoch; 0 if the log has none, as before 0.11, or none can be read.
+
+        A broker always has one: clients that know none ask with 0.
+        """
+        epochs = self._epochs
+        newest = epochs[-1].epoch if epochs else FIRST_EPOCH
         return newest if self._known_epoch is None else max(newest, self._known_epoch)
+
+    @property
+    def _epochs(self) -> tuple[EpochStart, ...]:
+        try:
+            return self.log.leader_epochs
+        except CorruptionError:
+            return ()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to one, and where it ends; or -1, -1."""
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
-        return LeaderEpochs(log.leader_epochs).end_offset_for(
+        return LeaderEpochs(self._epochs).end_offset_for(
             epoch, log_end_offset=log.log_end_offset
         )
 
