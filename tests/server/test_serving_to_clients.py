@@ -10,6 +10,7 @@ import warnings
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import UnsupportedCodecError
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 from models import kafka_classes
@@ -35,6 +36,8 @@ CASES = [
     ("3.9.1", "headers-and-nulls"), ("3.9.1", "leader-epochs"), ("4.1.1", "compacted"),
     ("4.1.1", "delete-records"), ("4.3.1", "codecs"), ("4.3.1", "transactions"),
 ]
+#: LZ4 of version 0 has a wrong checksum, which aiokafka does not read from any server.
+WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
 JAVA = ["2.4.0", "3.9.1", "4.1.1", "4.3.1"]
 LARGEST_SHOWN = 4096
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -163,6 +166,12 @@ def test_clients_read_what_a_broker_gave_them(golden, version, name, client):
     with serve(case.logs) as served:
         for topic, partitions in topics_of(case).items():
             for isolation in (UNCOMMITTED, COMMITTED):
+                if client == "aiokafka" and (version, name) in WITH_OLD_LZ4:
+                    with pytest.raises(UnsupportedCodecError):
+                        read_by_aiokafka(
+                            served.bootstrap_servers, topic, list(partitions), isolation
+                        )
+                    continue
                 found = CLIENTS[client](
                     served.bootstrap_servers, topic, list(partitions), isolation
                 )
