@@ -89,10 +89,9 @@ class Connections:
 
 
 def _set_options(sock: socket.socket) -> None:
-    """Set what a broker sets; asyncio sets the first only for sockets that it makes itself.
-
-    Without it, each part of a response waits for the acknowledgement of the one before.
-    """
+    """Set what a broker sets."""
+    # asyncio sets it only for sockets that it made. Without it, each part of a response waits
+    # until the client has acknowledged the one before.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 

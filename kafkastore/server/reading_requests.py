@@ -53,7 +53,7 @@ def epoch_error(log: ServedLog, current_leader_epoch: int) -> ErrorCode:
 
 
 def _has_ids(topics: Iterable[Values]) -> bool:
-    """Return whether topics are named by their ids, where two versions have a field for them."""
+    """Return whether topics are named by their ids."""
     return any(each["topic_id"] is not None or each["name"] is None for each in topics)
 
 

@@ -81,9 +81,9 @@ class ServedLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch; 0 if the log has none, as before 0.11, or none can be read.
+        """The newest leader epoch; 0 if the log has none or its file is corrupt.
 
-        A broker always has one: clients that know none ask with 0.
+        A broker always has one, also before 0.11: clients that know none ask with 0.
         """
         epochs = self._epochs
         newest = epochs[-1].epoch if epochs else FIRST_EPOCH

@@ -28,7 +28,8 @@ def logs(tmp_path):
         for number in range(3):
             partition("t", number).add(*[record(each) for each in range(10)])
         partition("__consumer_offsets").add(
-            commit("stored", "t", 0, 4), commit("stored", "t", 1, 6), commit("stored", "gone", 0, 2),
+            commit("stored", "t", 0, 4), commit("stored", "t", 1, 6),
+            commit("stored", "gone", 0, 2),
         )
     return tmp_path / "logs"
 

@@ -15,10 +15,11 @@ from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.errors import ArgumentValueError
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.connections import CONNECTION_LOG
-from kafkastore.server.serving import parse_address, serve_catalog
+from kafkastore.server.serving import Address, parse_addresses, serve_catalog
 
 
 @store_command("metadata", "verbose")
@@ -46,23 +47,26 @@ def command(
     if call.verbose:
         CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
         CONNECTION_LOG.setLevel(logging.INFO)
-    _warn_if_exposed(listen)
+    try:
+        address, _ = parse_addresses(listen, advertise)
+    except ArgumentValueError as error:
+        raise click.UsageError(f"--{error}") from error
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
     with serve_catalog(
         catalog, listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups
     ) as served:
+        _warn_if_exposed(address)
         _show(call, served.bootstrap_servers, catalog)
         _wait()
     return call.problems.exit_code
 
 
-def _warn_if_exposed(listen: str) -> None:
+def _warn_if_exposed(listen: Address) -> None:
     """Say what it means if others than this machine can connect."""
-    host, _ = parse_address("listen", listen)
     try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
+        is_loopback = ipaddress.ip_address(listen.host).is_loopback
     except ValueError:
-        is_loopback = host == "localhost"
+        is_loopback = listen.host == "localhost"
     if not is_loopback:
         print_note(
             f"all who reach {listen} can read these partitions: there is neither encryption nor "
@@ -91,12 +95,11 @@ def _show(call: StoreCall, bootstrap_servers: str, catalog: Catalog) -> None:
 
 
 def _wait() -> None:
-    """Wait for Ctrl-C or SIGTERM."""
+    """Wait for SIGTERM, or Ctrl-C, which interrupts this as any command."""
     is_over = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         is_over.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    signal.signal(signal.SIGTERM, end)
     is_over.wait()
