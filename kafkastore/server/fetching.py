@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED
@@ -125,6 +125,6 @@ class Fetching:
                     ]
         except CorruptionError:
             return {"error_code": ErrorCode.CORRUPT_MESSAGE}
-        except OSError:
+        except (KafkaStoreError, OSError):
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         return row

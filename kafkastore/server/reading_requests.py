@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkastore.errors import (
-    CorruptionError,
-    InRemoteSegmentError,
-    UnknownRemoteSegmentsError,
+    KafkaStoreError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
 )
@@ -39,7 +37,7 @@ _TOPIC_OPERATIONS = 1 << 3 | 1 << 8 | 1 << 10
 _CLUSTER_OPERATIONS = 1 << 8 | 1 << 10
 _NOT_ASKED = -(2**31)
 _FIRST_METADATA_BY_ID = 12
-_UNREADABLE = (CorruptionError, InRemoteSegmentError, UnknownRemoteSegmentsError, OSError)
+_UNREADABLE = (KafkaStoreError, OSError)
 
 
 def epoch_error(log: ServedLog, current_leader_epoch: int) -> ErrorCode:

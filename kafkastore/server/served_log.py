@@ -93,7 +93,7 @@ class ServedLog:
     def _epochs(self) -> tuple[EpochStart, ...]:
         try:
             return self.log.leader_epochs
-        except CorruptionError:
+        except (KafkaStoreError, OSError):
             return ()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import socket
 import threading
 import time
@@ -537,6 +538,33 @@ def test_new_topics_are_found(growing, asking):
     assert set(client.topic_ids()) == {"t", "new"}
     (row,) = client.fetch(13, {("new", 0): 0}).values()
     assert row["records"]
+
+
+def test_a_partition_that_is_deleted_or_damaged_holds_up_no_other(golden, asking, writable_copy):
+    logs = writable_copy(golden("4.3.1", "leader-epochs", "answers").logs)
+    client = asking(logs)
+    (logs / "epochs-0" / "leader-epoch-checkpoint").write_text("no checkpoint")
+    answer = client.ask(ApiKey.METADATA, 9, topics=({"name": "epochs"},))
+    epochs = {
+        row["partition_index"]: row["leader_epoch"] for row in answer["topics"][0]["partitions"]
+    }
+    assert epochs[0] == 0 < epochs[1]
+    rows = client.fetch(12, {("epochs", 0): 0, ("epochs", 1): 0})
+    assert all(row["records"] for row in rows.values())
+    shutil.rmtree(logs / "epochs-0")
+    rows = client.fetch(12, {("epochs", 0): 0, ("epochs", 1): 0})
+    assert rows["epochs", 0]["error_code"] != ErrorCode.NONE
+    assert rows["epochs", 1]["records"]
+    answer = client.ask(ApiKey.METADATA, 9, topics=({"name": "epochs"},))
+    (row,) = answer["topics"][0]["partitions"]
+    assert row["partition_index"] == 1
+    (row,) = client.fetch(12, {("epochs", 0): 0}).values()
+    assert row["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    shutil.rmtree(logs)
+    (row,) = client.fetch(12, {("epochs", 1): 0}).values()
+    assert row["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
+    row = ask_offset(client, ("epochs", 1), {"version": 5, "timestamp": -1})
+    assert row["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # What is left
