@@ -304,6 +304,21 @@ def test_an_unknown_message_or_version_has_no_codec() -> None:
             assert table.codec(number, -1) is None
 
 
+# Null
+
+
+@pytest.mark.parametrize("kind", ["string", "bytes"])
+@pytest.mark.parametrize("flexible", [False, True])
+def test_no_element_of_an_array_is_null_though_the_array_may_be(kind, flexible) -> None:
+    codec = codec_of(f"{kind}[]?", flexible=flexible)
+    assert codec.parse(codec.pack({"f": None}))[0] == {"f": None}
+    with pytest.raises(FieldValueError):
+        codec.pack({"f": (None,)})
+    null = "ffff" if kind == "string" else "ffffffff"
+    with pytest.raises(CorruptionError):
+        codec.parse(bytes.fromhex("0200" if flexible else "00000001" + null) + bytes(9))
+
+
 # Values that are not in memory
 
 
