@@ -6,10 +6,11 @@ import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
@@ -51,19 +52,25 @@ class Catalog:
 
     def __init__(self, list_partitions: ListPartitions, metadata: Metadata = None) -> None:
         self._list_partitions, self._metadata = list_partitions, metadata
+        self._seen: tuple[int, ...] = ()
         self._list()
 
     def follow(self) -> None:
-        """List the directories again if a partition came or went."""
-        if self._look() != self._seen:
-            self._list()
+        """List the directories again if a partition came or went.
+
+        What was known stays if that fails: a directory is gone, or does not have what was chosen.
+        """
+        with suppress(KafkaStoreError, OSError):
+            seen = self._look()    # before listing, so that no later change is missed
+            if seen != self._seen:
+                self._list()
+                self._seen = seen
 
     def _look(self) -> tuple[int, ...]:
         return tuple(os.stat(path).st_mtime_ns for path in self.store.paths)
 
     def _list(self) -> None:
         self.store, chosen = self._list_partitions()
-        self._seen = self._look()
         cluster = find_cluster_or_warn(self.store, self._metadata)
         self.cluster_id = _cluster_id(self.store, cluster)
         self.settings = settings_of(cluster, self.store, None)

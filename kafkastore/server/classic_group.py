@@ -168,10 +168,10 @@ class ClassicGroup:
         if self.state is ClassicState.STABLE and is_same:
             member.protocols = _protocols(request)
             self.keep_alive(member)
-            return self._joined(
-                member,
-                skip_assignment=was_leader and version >= _FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT,
-            )
+            if was_leader and version < _FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
+                # It must not assign again, so it is not told that it leads.
+                return self._joined(member) | {"leader": old.member_id, "members": []}
+            return self._joined(member, skip_assignment=was_leader)
         return await self._join(member, request)
 
     async def _join(self, member: ClassicMember, request: Values) -> Values:
@@ -196,6 +196,9 @@ class ClassicGroup:
             member.assignment = b""
             _answer(member.syncing, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS})
             member.syncing = None
+        self._schedule()
+
+    def _schedule(self) -> None:
         timeout = max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
         self._timer = _later(timeout, self._complete)
 
@@ -211,6 +214,9 @@ class ClassicGroup:
         for member in list(self.members.values()):
             if member.joining is None and member.instance_id is None:
                 self._drop(member)
+        if self.members and all(each.joining is None for each in self.members.values()):
+            self._schedule()    # until those that are there expire
+            return
         self.generation += 1
         if not self.members:
             self.state, self.protocol, self.leader = ClassicState.EMPTY, None, None
@@ -219,8 +225,7 @@ class ClassicGroup:
         self.protocol = self._chosen_protocol()
         if self.leader not in self.members or self.members[self.leader].joining is None:
             self.leader = next(
-                (each.member_id for each in self.members.values() if each.joining is not None),
-                next(iter(self.members)),
+                each.member_id for each in self.members.values() if each.joining is not None
             )
         for member in self.members.values():
             joining, member.joining = member.joining, None

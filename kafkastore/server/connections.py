@@ -56,12 +56,11 @@ class Connections:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # asyncio does it only for sockets that name their protocol, which accepted ones do not.
-        writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        host, port = writer.get_extra_info("peername")[:2]
+        host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
         CONNECTION_LOG.info("%s:%s connected", host, port)
         reason = "the client closed"
         try:
+            _set_options(writer.get_extra_info("socket"))
             await self._serve(reader, writer, self._node.client(host))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -98,16 +97,31 @@ class Connections:
                     await _send(writer, parts)
 
 
+def _set_options(sock: socket.socket) -> None:
+    """Set what a broker sets."""
+    # asyncio sets it only for sockets that it made. Without it, each part of a response waits
+    # until the client has acknowledged the one before.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
 async def _send(writer: asyncio.StreamWriter, parts: list[bytes | Elsewhere]) -> None:
     """Send a response; what lies in files goes from there to the socket."""
     loop = asyncio.get_running_loop()
-    for part in parts:
-        if isinstance(part, bytes):
-            writer.write(part)
-        elif isinstance(part, FileRange):
-            try:
+    ranges = [part for part in parts if isinstance(part, FileRange)]
+    try:
+        for part in parts:
+            if isinstance(part, bytes):
+                writer.write(part)
+            elif isinstance(part, FileRange):
                 with os.fdopen(part.descriptor, "rb", buffering=0, closefd=False) as file:
-                    await loop.sendfile(writer.transport, file, part.position, part.size)
-            finally:
+                    sent = await loop.sendfile(
+                        writer.transport, file, part.position, part.size
+                    )
                 part.close()
-    await writer.drain()
+                if sent < part.size:
+                    raise ConnectionError("the file was truncated while it was sent")
+        await writer.drain()
+    finally:
+        for part in ranges:
+            part.close()

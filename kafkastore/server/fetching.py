@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED
@@ -27,13 +27,20 @@ _UNKNOWN_OFFSET = -1
 class Fetched(NamedTuple):
     """A response, the bytes of records in it, and whether it has an error.
 
-    `logs` are those that may grow.
+    `logs` are those that may grow, each with its state before it was read.
     """
 
     response: Values
     records_bytes: int
     has_error: bool
-    logs: tuple[ServedLog, ...]
+    logs: tuple[tuple[ServedLog, tuple[int, ...]], ...]
+
+    def close(self) -> None:
+        """Close the files of a response that is not sent."""
+        for topic in self.response["responses"]:
+            for row in topic["partitions"]:
+                if isinstance(row["records"], FileRange):
+                    row["records"].close()
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ class Fetching:
         """Read what a request asks for."""
         left = min(request["max_bytes"], self.max_bytes)
         total, has_error = 0, False
-        logs: list[ServedLog] = []
+        logs: list[tuple[ServedLog, tuple[int, ...]]] = []
         topics: list[Values] = []
         for topic in request["topics"]:
             rows = []
@@ -55,7 +62,7 @@ class Fetching:
                 error, log = self._log(topic, asked, version)
                 row: Values = {"partition_index": asked["partition"], "error_code": error}
                 if log is not None and not error:
-                    logs.append(log)
+                    logs.append((log, log.state))
                     row |= self._read(log, asked, request, left, at_least_one=not total)
                 if row["error_code"]:
                     has_error = True
@@ -118,6 +125,6 @@ class Fetching:
                     ]
         except CorruptionError:
             return {"error_code": ErrorCode.CORRUPT_MESSAGE}
-        except OSError:
+        except (KafkaStoreError, OSError):
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         return row

@@ -173,8 +173,10 @@ class GroupRequests:
         group = self.groups.get(request["group_id"])
         generation = request["generation_id_or_member_epoch"]
         is_simple = generation == NO_GENERATION
-        if group is None or group.state is ClassicState.EMPTY:
+        if group is None:
             return ErrorCode.NONE if is_simple else ErrorCode.ILLEGAL_GENERATION
+        if is_simple and group.state is ClassicState.EMPTY:
+            return ErrorCode.NONE
         error = group.check(request["member_id"], request["group_instance_id"], generation)
         if not error:
             group.keep_alive(group.members[request["member_id"]])

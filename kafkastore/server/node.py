@@ -205,9 +205,10 @@ class ServedNode:
             is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
             if is_enough or loop.time() >= deadline or not fetched.logs:
                 break
+            fetched.close()
             while (left := deadline - loop.time()) > 0:
                 await asyncio.sleep(min(left, _LOOK_EVERY))
-                if any(log.has_changed for log in fetched.logs):
+                if any(log.state != before for log, before in fetched.logs):
                     break
         return fetched.response
 

@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkastore.errors import (
-    CorruptionError,
-    InRemoteSegmentError,
-    UnknownRemoteSegmentsError,
+    KafkaStoreError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
 )
@@ -30,6 +28,7 @@ from kafkastore.formats.requests.list_offsets import (
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.lookup.rules import CORRECT, KIP_33, LEGACY
 from kafkastore.server.catalog import Catalog, Node, ServedTopic
+from kafkastore.server.list_offsets import is_timestamp_unsupported
 from kafkastore.server.served_log import ServedLog
 from kafkastore.versions import rules_of
 
@@ -37,7 +36,8 @@ from kafkastore.versions import rules_of
 _TOPIC_OPERATIONS = 1 << 3 | 1 << 8 | 1 << 10
 _CLUSTER_OPERATIONS = 1 << 8 | 1 << 10
 _NOT_ASKED = -(2**31)
-_UNREADABLE = (CorruptionError, InRemoteSegmentError, UnknownRemoteSegmentsError, OSError)
+_FIRST_METADATA_BY_ID = 12
+_UNREADABLE = (KafkaStoreError, OSError)
 
 
 def epoch_error(log: ServedLog, current_leader_epoch: int) -> ErrorCode:
@@ -51,6 +51,19 @@ def epoch_error(log: ServedLog, current_leader_epoch: int) -> ErrorCode:
         if current_leader_epoch > log.leader_epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
     return ErrorCode.NONE
+
+
+def _has_ids(topics: Iterable[Values]) -> bool:
+    """Return whether topics are named by their ids."""
+    return any(each["topic_id"] is not None or each["name"] is None for each in topics)
+
+
+def _refused(asked: Values) -> Values:
+    return {
+        "error_code": ErrorCode.INVALID_REQUEST,
+        "name": asked["name"] or "",
+        "topic_id": asked["topic_id"],
+    }
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,8 @@ class ReadingRequests:
         """Describe the node and the topics that are asked for."""
         self.catalog.follow()
         asked = request["topics"]
+        if version < _FIRST_METADATA_BY_ID and _has_ids(asked or ()):
+            return {"topics": [_refused(each) for each in asked]}
         if asked is None or (version == 0 and not asked):
             topics = [self._topic(each) for each in self.catalog.topics.values()]
         else:
@@ -220,7 +235,7 @@ class ReadingRequests:
         if error := epoch_error(log, asked["current_leader_epoch"]):
             return {"error_code": error}
         timestamp = asked["timestamp"]
-        if timestamp < 0 and version < FIRST_VERSION_WITH.get(timestamp, NEWEST_VERSION + 1):
+        if self._is_unsupported(timestamp, version):
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
         try:
             if version == 0:
@@ -239,7 +254,7 @@ class ReadingRequests:
                 self.rules,
                 "read_committed" if is_committed else "read_uncommitted",
                 request_version=by_rules,
-                current_leader_epoch=log.leader_epoch if log.leader_epoch >= 0 else None,
+                current_leader_epoch=log.leader_epoch,
             )
         except UnsupportedTimestampError:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
@@ -253,6 +268,12 @@ class ReadingRequests:
         if version >= FIRST_VERSION_WITH_EPOCHS and found.leader_epoch is not None:
             answer["leader_epoch"] = found.leader_epoch
         return answer
+
+    def _is_unsupported(self, timestamp: int, version: int) -> bool:
+        """Return whether a timestamp is none of a version; older brokers look up any."""
+        if self.rules not in (CORRECT, KIP_33, LEGACY):
+            return is_timestamp_unsupported(timestamp, version, rules_of(self.rules))
+        return timestamp < 0 and version < FIRST_VERSION_WITH.get(timestamp, NEWEST_VERSION + 1)
 
     def _version_of_rules(self, version: int) -> int | None:
         """Return the nearest version that the rules know; None: they have none."""

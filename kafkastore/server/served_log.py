@@ -7,19 +7,21 @@ So no corrupt byte leaves, and what is sent afterwards lies in the page cache.
 from __future__ import annotations
 
 import os
+import threading
 from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.isolation import find_aborted_txns
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog
 
-NO_EPOCH = -1
+FIRST_EPOCH = 0
 
 
 class FileRange(Elsewhere):
@@ -54,24 +56,22 @@ class ServedLog:
     def __init__(self, log: PartitionLog, leader_epoch: int | None = None) -> None:
         self.log = log
         self._known_epoch = leader_epoch
-        self._seen = self._look()
+        self._lock = threading.Lock()
+        self._followed = self.state
 
-    def follow(self) -> bool:
-        """Look at the directory again if it has changed; return whether it has."""
-        seen = self._look()
-        if seen == self._seen:
-            return False
-        self._seen = seen
-        self.log.refresh()
-        return True
+    def follow(self) -> None:
+        """Read the directory again if it has changed."""
+        state = self.state
+        if state == self._followed:
+            return
+        with self._lock:    # a second thread must not read the log as it was
+            if state != self._followed:
+                self.log.refresh()
+                self._followed = state
 
     @property
-    def has_changed(self) -> bool:
-        """Whether `follow` would find something new."""
-        return self._look() != self._seen
-
-    def _look(self) -> tuple[int, ...]:
-        """Return what changes when the log grows, rolls or loses segments."""
+    def state(self) -> tuple[int, ...]:
+        """What changes when the log grows, rolls or loses segments."""
         try:
             directory = os.stat(self.log.path).st_mtime_ns
             active = os.stat(self.log.segments[-1].log_path) if self.log.segments else None
@@ -81,17 +81,27 @@ class ServedLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch; -1 if the log has none, as before 0.11."""
-        epochs = self.log.leader_epochs
-        newest = epochs[-1].epoch if epochs else NO_EPOCH
+        """The newest leader epoch; 0 if the log has none or its file is corrupt.
+
+        A broker always has one, also before 0.11: clients that know none ask with 0.
+        """
+        epochs = self._epochs
+        newest = epochs[-1].epoch if epochs else FIRST_EPOCH
         return newest if self._known_epoch is None else max(newest, self._known_epoch)
+
+    @property
+    def _epochs(self) -> tuple[EpochStart, ...]:
+        try:
+            return self.log.leader_epochs
+        except (KafkaStoreError, OSError):
+            return ()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to one, and where it ends; or -1, -1."""
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
-        return LeaderEpochs(log.leader_epochs).end_offset_for(
+        return LeaderEpochs(self._epochs).end_offset_for(
             epoch, log_end_offset=log.log_end_offset
         )
 
@@ -158,8 +168,9 @@ def _batches_of(
                 break
     except CorruptionError as error:
         if end <= start:
+            log.close()
             raise error.located(segment.log_path) from error
-    except SegmentGoneError:
+    except BaseException:
         log.close()
         raise
     if start < 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 import threading
@@ -23,6 +24,7 @@ from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, o
 
 FREE_PORT = "127.0.0.1:0"
 Tls = tuple[AnyPath, AnyPath]
+_ALL_ADDRESSES = ("0.0.0.0", "::")
 
 
 class Address(NamedTuple):
@@ -42,6 +44,16 @@ def parse_address(name: str, text: str) -> Address:
     if not (host and colon and port.isascii() and port.isdigit() and int(port) < 2**16):
         raise ArgumentValueError(name, "host:port", text)
     return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def parse_addresses(listen: str, advertise: str | None) -> tuple[Address, Address | None]:
+    """Parse where to listen and where clients connect, which needs one address."""
+    address = parse_address("listen", listen)
+    known = None if advertise is None else parse_address("advertise", advertise)
+    told = known or address
+    if told.host in _ALL_ADDRESSES:
+        raise ArgumentValueError("advertise", "an address that clients reach", str(told))
+    return address, known
 
 
 class ServedCluster(NamedTuple):
@@ -86,7 +98,8 @@ def serve(
     listen : str
         Where to accept clients, ``host:port``; port 0 is a free one.
     advertise : str, optional
-        Where clients reach it, ``host:port``, if that is another address.
+        Where clients reach it, ``host:port``, if that is another address. Required to listen on
+        all addresses, such as ``0.0.0.0:9092``.
     rules : str
         For offsets by time: ``correct``, a version of Kafka, ``kip-33`` or ``legacy``.
     metadata : path-like, optional
@@ -108,12 +121,12 @@ def serve(
     Raises
     ------
     ArgumentValueError
-        If an address is not ``host:port``, or the host is not known; or the certificate can't be
-        used.
+        If an address is not ``host:port``, or clients would be told to connect to all addresses; or
+        the certificate can't be used.
     UsersFileError
         If the users file can't be used.
     OSError
-        If the address can't be used.
+        If the host is not known, or the address can't be used.
     UnknownRulesError
         If the rules are unknown.
     NotALogDirectoryError
@@ -151,8 +164,7 @@ def serve_catalog(
 ) -> Iterator[ServedCluster]:
     """Serve what a catalog lists, while the block runs; see `serve`."""
     broker_rules(rules)
-    address = parse_address("listen", listen)
-    known = None if advertise is None else parse_address("advertise", advertise)
+    address, known = parse_addresses(listen, advertise)
     context = None if tls is None else _tls_context(*tls)
     known_users = None if users is None else read_users(Path(users))
     with _bound(address) as sock:
@@ -187,7 +199,9 @@ def _bound(listen: Address) -> socket.socket:
         )[0]
         return socket.create_server(where[:2], family=family)
     except socket.gaierror as error:
-        raise ArgumentValueError("listen", "a known host", listen.host) from error
+        raise OSError(error.errno, error.strerror, str(listen)) from error
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0), str(listen)) from error
 
 
 class _LoopThread(threading.Thread):

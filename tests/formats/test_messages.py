@@ -11,7 +11,7 @@ from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, FieldValueError, KafkaStoreError
 from kafkastore.formats.messages.description import FieldType, Versions, parse_descriptions
-from kafkastore.formats.messages.message_codec import StructCodec
+from kafkastore.formats.messages.message_codec import Elsewhere, StructCodec
 
 MESSAGES = [
     pytest.param(
@@ -302,3 +302,62 @@ def test_an_unknown_message_or_version_has_no_codec() -> None:
             assert table.codec(number, newest) is not None
             assert table.codec(number, newest + 1) is None
             assert table.codec(number, -1) is None
+
+
+# Null
+
+
+@pytest.mark.parametrize("kind", ["string", "bytes"])
+@pytest.mark.parametrize("flexible", [False, True])
+def test_no_element_of_an_array_is_null_though_the_array_may_be(kind, flexible) -> None:
+    codec = codec_of(f"{kind}[]?", flexible=flexible)
+    assert codec.parse(codec.pack({"f": None}))[0] == {"f": None}
+    with pytest.raises(FieldValueError):
+        codec.pack({"f": (None,)})
+    null = "ffff" if kind == "string" else "ffffffff"
+    with pytest.raises(CorruptionError):
+        codec.parse(bytes.fromhex("0200" if flexible else "00000001" + null) + bytes(9))
+
+
+# Values that are not in memory
+
+
+class Somewhere(Elsewhere):
+    """Bytes for a test."""
+
+    def __init__(self, data):
+        self.data, self.size = data, len(data)
+
+
+AROUND = "struct|a int32|rows struct[]|    b bytes?|    c int8|d bytes"
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+@given(st.lists(st.none() | st.binary(max_size=300), max_size=4), st.binary(max_size=200))
+def test_bytes_from_elsewhere_have_their_place(flexible, rows, last) -> None:
+    codec = codec_of(AROUND, flexible=flexible)
+
+    def fields(wrap):
+        return {"f": {
+            "a": 7, "d": wrap(last),
+            "rows": [{"b": each if each is None else wrap(each), "c": 1} for each in rows],
+        }}
+
+    whole = codec.pack(fields(bytes))
+    around, places = codec.pack_around(fields(Somewhere))
+    joined, done = b"", 0
+    for place, each in places:
+        joined += around[done:place] + each.data
+        done = place
+    assert joined + around[done:] == whole
+    assert len(places) == 1 + sum(each is not None for each in rows)
+    assert codec.pack_around(fields(bytes)) == (whole, [])
+
+
+@pytest.mark.parametrize("kind", ["bytes tag 0", "bytes[] tag 0"])
+def test_bytes_from_elsewhere_are_only_for_fields_without_a_tag(kind) -> None:
+    value = Somewhere(b"a")
+    with pytest.raises(TypeError):
+        codec_of(kind, flexible=True).pack_around({"f": (value,) if "[]" in kind else value})
+    with pytest.raises(TypeError):
+        codec_of("bytes", flexible=True).pack({"f": value})

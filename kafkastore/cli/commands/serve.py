@@ -17,10 +17,11 @@ from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.errors import ArgumentValueError
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.connections import CONNECTION_LOG
-from kafkastore.server.serving import parse_address, serve_catalog
+from kafkastore.server.serving import Address, parse_addresses, serve_catalog
 
 
 @store_command("metadata", "verbose")
@@ -62,31 +63,40 @@ def command(
     if call.verbose:
         CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
         CONNECTION_LOG.setLevel(logging.INFO)
-    _warn_if_exposed(listen, is_encrypted=tls is not None, has_users=users is not None)
+    try:
+        address, _ = parse_addresses(listen, advertise)
+    except ArgumentValueError as error:
+        raise click.UsageError(f"--{error}") from error
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
         users=users,
     ) as served:
+        _warn_if_exposed(
+            address, is_encrypted=tls is not None, has_users=users is not None
+        )
         _show(call, served.bootstrap_servers, catalog)
         _wait()
     return call.problems.exit_code
 
 
-def _warn_if_exposed(listen: str, *, is_encrypted: bool, has_users: bool) -> None:
+def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
     """Say what it means if others than this machine can connect."""
-    host, _ = parse_address("listen", listen)
     try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
+        is_loopback = ipaddress.ip_address(listen.host).is_loopback
     except ValueError:
-        is_loopback = host == "localhost"
+        is_loopback = listen.host == "localhost"
     if is_loopback or (is_encrypted and has_users):
         return
-    if not has_users:
-        print_note(f"all who reach {listen} can read these partitions: there is no --users")
-    if not is_encrypted:
-        print_note(f"what goes through {listen} is not encrypted: there is no --tls")
+    missing = [
+        option for option, is_given in (("--users", has_users), ("--tls", is_encrypted))
+        if not is_given
+    ]
+    print_note(
+        f"who reaches {listen} or the network before it can read these partitions: there is no "
+        f"{' and no '.join(missing)}"
+    )
 
 
 def _show(call: StoreCall, bootstrap_servers: str, catalog: Catalog) -> None:
@@ -110,12 +120,11 @@ def _show(call: StoreCall, bootstrap_servers: str, catalog: Catalog) -> None:
 
 
 def _wait() -> None:
-    """Wait for Ctrl-C or SIGTERM."""
+    """Wait for SIGTERM, or Ctrl-C, which interrupts this as any command."""
     is_over = threading.Event()
 
     def end(_number: int, _frame: FrameType | None) -> None:
         is_over.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    signal.signal(signal.SIGTERM, end)
     is_over.wait()

@@ -321,7 +321,7 @@ cdef object read_field(FieldCodec field, Bytes* left):
     else:
         count = load_i32(take(left, 4, start, field.name))
     if count < 0:
-        return null(field, left, start)
+        return null(field, left, start, field.is_nullable)
     if count > left.end - left.at:
         raise CorruptionError(
             f"{field.name}: impossible count {count}, {left.end - left.at} bytes left",
@@ -353,7 +353,7 @@ cdef object read_value(FieldCodec field, Bytes* left, bint is_nullable):
         else:
             length = load_i16(take(left, 2, start, field.name))
         if length < 0:
-            return null(field, left, start) if not is_nullable else None
+            return null(field, left, start, is_nullable)
         if length > STRING_BYTES:
             raise CorruptionError(
                 f"{field.name}: impossible string length {length}", position=start - left.start
@@ -387,7 +387,7 @@ cdef object read_value(FieldCodec field, Bytes* left, bint is_nullable):
         else:
             length = load_i32(take(left, 4, start, field.name))
         if length < 0:
-            return null(field, left, start) if not is_nullable else None
+            return null(field, left, start, is_nullable)
         return take_bytes(left, start, length, field.name)
     if kind == FLOAT64:
         return PyFloat_Unpack8(<const char*> take(left, 8, start, field.name), 0)
@@ -426,6 +426,8 @@ cdef int write_value(
         places.append((len(packed), value))
     elif kind == STRING or kind == BYTES:
         if value is None:
+            if not is_nullable:
+                raise FieldValueError(field.name, "must not be None")
             write_length(field, packed, -1, 2 if kind == STRING else 4)
             return 0
         content = value.encode("utf-8", "surrogateescape") if kind == STRING else value
@@ -519,9 +521,9 @@ cdef int32_t read_varint(Bytes* left, object name) except? -1:
     )
 
 
-cdef object null(FieldCodec field, Bytes* left, const uint8_t* start):
-    """Return None if the field may be null."""
-    if field.is_nullable:
+cdef object null(FieldCodec field, Bytes* left, const uint8_t* start, bint is_nullable):
+    """Return None if the value may be null; no element of an array may."""
+    if is_nullable:
         return None
     raise CorruptionError(f"{field.name} is null", position=start - left.start)
 

@@ -56,11 +56,13 @@ class MessageTable:
     ) -> StructCodec:
         """Return the codec of a message.
 
-        Raises `UnsupportedFormatError` if its version is unknown; `position` is that of the
-        version's bytes.
+        Raises `UnsupportedFormatError` if its number or version is unknown; `position` is that of
+        the version's bytes.
         """
         codec = self.codec(number, version)
         if codec is None:
+            if number not in self.descriptions:
+                raise UnsupportedFormatError(f"unknown message {number}", position=position)
             name, oldest, newest = self._known_versions(number)
             raise UnsupportedFormatError(
                 f"version of {name} must be from {oldest} to {newest}, got {version}",
