@@ -36,6 +36,7 @@ LINES = {
     "convert": ["convert {root} --dry-run", "convert {root} --copy-to {out} --yes"],
     "restore": ["restore {root} {new} --yes", "restore {root} {root} --dry-run"],
     "changes": ["changes list {root}", "changes undo {area}", "changes remove {area} --yes"],
+    "serve": ["serve {root} --topic no{topic}", "serve {root} --listen {topic}"],
     "lag": ["lag {root} --offsets g:{topic}:0:3 --offsets g:gone{topic}:0:3"],
     "latency": ["latency {root}"],
     "groups": ["groups {root}"],
