@@ -132,7 +132,10 @@ def inspect_created(
     journal: Journal, directories: Sequence[NewDirectory], leave_changed: bool
 ) -> dict[str, UndoState]:
     """Return the undo state of each directory that the plan creates, by name."""
-    states, refusals = {}, []
+    states: dict[str, UndoState] = {}
+    if not directories:
+        return states
+    refusals = []
     planned = _planned_names(journal)
     for each in directories:
         try:
@@ -159,9 +162,10 @@ def inspect_created(
 def _planned_names(journal: Journal) -> dict[str, set[str]]:
     """Return the names that the plan uses in each directory, also temporary ones."""
     names: dict[str, set[str]] = defaultdict(set)
+    plan_id = journal.plan.id  # a digest of the whole plan
     for change in journal.plan.changes:
         path = journal.root / change.path
-        names[path.parent.name] |= {path.name, temporary_file(path, journal.plan.id).name}
+        names[path.parent.name] |= {path.name, temporary_file(path, plan_id).name}
     return names
 
 
