@@ -39,9 +39,11 @@ def failures_of_spark() -> Iterator[None]:
 
     hushed = logging.getLogger()
     hushed.addFilter(_is_not_of_py4j)
+    has_ended = False
     try:
         yield
     except (Py4JNetworkError, ConnectionRefusedError, ConnectionResetError, EOFError) as error:
+        has_ended = True  # other threads may find out, and log, after this one
         raise SparkFailedError("Spark's driver, a Java process, has ended") from error
     except (PySparkException, Py4JError) as error:
         why = reason(error)
@@ -49,7 +51,8 @@ def failures_of_spark() -> Iterator[None]:
             why = "a Python worker ended unexpectedly: it was killed, or had no memory left"
         raise SparkFailedError(f"Spark failed: {why}") from error
     finally:
-        hushed.removeFilter(_is_not_of_py4j)
+        if not has_ended:
+            hushed.removeFilter(_is_not_of_py4j)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
