@@ -211,7 +211,7 @@ class FileSystem:
                 raise OSError(errno.EIO, "a write wrote nothing", _path_of(descriptor))
             left, position = memoryview(left)[count:], position + count
 
-    def replace_content(self, path: Path, data: bytes) -> None:
+    def replace_content(self, path: Path, data: bytes, mode: int = 0o644) -> None:
         """Replace or create a file atomically and durably: write, flush and rename.
 
         The new content is first in a file with the suffix ``.tmp``, which no broker reads.
@@ -221,7 +221,7 @@ class FileSystem:
         temporary = path.with_name(path.name + ".tmp")
         if temporary.exists():
             self.unlink(temporary)
-        descriptor = self.create(temporary)
+        descriptor = self.create(temporary, mode)
         try:
             self.write_all(descriptor, data)
             self.fsync(descriptor)

@@ -27,7 +27,7 @@ from kafkastore.changes.plan import NewDirectory
 from kafkastore.changes.undo_area import temporary_file
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 
-#: Until it has its owners and mode, nobody else uses it.
+#: The mode until it has its owners: no other user can open it.
 _FIRST_MODE = 0o700
 
 

@@ -332,7 +332,10 @@ class Plan:
 
     @property
     def id(self) -> str:
-        """The first 16 hexadecimal digits of the SHA-256 of the plan's JSON."""
+        """The first 16 hexadecimal digits of the SHA-256 of the plan's JSON.
+
+        Each use makes the whole JSON again.
+        """
         digest = hashlib.sha256()
         for piece in self._json_pieces():
             digest.update(piece.encode())

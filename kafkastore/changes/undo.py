@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -127,11 +127,12 @@ def _inspect_all(
     refusals = []
     directories: set[str] = set()
     root, later = journal.root, _later_areas(journal)
+    created = {each.name for each in journal.plan.directories}
     for change in changes:
         try:
             check_directory(root, change, directories)
             _check_order(journal, root, change, later)
-            state = states[change.path] = _inspect(journal, root, change)
+            state = states[change.path] = _inspect(journal, root, change, created)
         except ChangeRefusedError as error:
             refusals.append(error)
             states[change.path] = UndoState.CHANGED_SINCE
@@ -150,13 +151,10 @@ def _inspect_all(
     return states
 
 
-def _created_names(journal: Journal) -> set[str]:
-    """Return the names of the directories that the plan creates."""
-    return {each.name for each in journal.plan.directories}
-
-
-def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
-    """Return the undo state of one change.
+def _inspect(
+    journal: Journal, root: Path, change: FileChange, created: Container[str]
+) -> UndoState:
+    """Return the undo state of one change; the plan creates `created` directories.
 
     | the file is                       | recorded as changed | not recorded               |
     | --------------------------------- | ------------------- | -------------------------- |
@@ -167,7 +165,7 @@ def _inspect(journal: Journal, root: Path, change: FileChange) -> UndoState:
     is_recorded = change.path in journal.changed
     path = root / change.path
     if not path.parent.is_dir():
-        if path.parent.name in _created_names(journal) and not os.path.lexists(path.parent):
+        if path.parent.name in created and not os.path.lexists(path.parent):
             return UndoState.AS_BEFORE
         raise ChangeRefusedError(
             f"{change.path} can't be restored: {path.parent} is missing",

@@ -118,9 +118,14 @@ def first_undecided_offset(log: LogView, end_offset: int) -> int | None:
 
     Markers at or after `end_offset` are ignored.
     """
+    return producers_at(log, end_offset).first_undecided_offset
+
+
+def producers_at(log: LogView, end_offset: int) -> ProducerState:
+    """Return the state of producers after the batches before an offset."""
     start, producers = newest_snapshot(log, end_offset)
     replay(log, producers, start, end_offset)
-    return producers.first_undecided_offset
+    return producers
 
 
 def _by_index(

@@ -16,7 +16,7 @@ from kafkastore.metadata import cluster_rows
 from kafkastore.metadata.cluster import AsOf, Cluster, replay_log, replay_snapshot_before
 from kafkastore.metadata.cluster_rows import Row
 from kafkastore.metadata.metadata_log import MetadataRecord
-from kafkastore.metadata.state import Fields
+from kafkastore.metadata.state import Fields, quota_entity
 
 _NO_OP = 20
 
@@ -111,7 +111,7 @@ def _masked(subject: Row, fields: Row | None) -> Row | None:
 def _shown(subject: Row) -> Row:
     """Return a subject with names instead of numbers."""
     if subject["kind"] == "client_quota":
-        return subject | {"entity": cluster_rows.entity_names(_entity(subject))}
+        return subject | {"entity": cluster_rows.entity_names(quota_entity(subject))}
     if subject["kind"] == "config":
         kind = cluster_rows.resource_type_text(subject["resource_type"])
         return subject | {"resource_type": kind, "resource_name": subject["resource_name"] or None}
@@ -199,12 +199,8 @@ def _feature(cluster: Cluster, subject: Row) -> Row | None:
     return None if level is None else cluster_rows.feature_row(subject["name"], level)
 
 
-def _entity(subject: Row) -> frozenset[tuple[str, str | None]]:
-    return frozenset((each["entity_type"], each["entity_name"]) for each in subject["entity"])
-
-
 def _quota(cluster: Cluster, subject: Row) -> Row | None:
-    entity = _entity(subject)
+    entity = quota_entity(subject)
     value = cluster.client_quotas.get(entity, {}).get(subject["name"])
     return None if value is None else cluster_rows.quota_row(entity, subject["name"], value)
 

@@ -179,7 +179,7 @@ class ClusterState:
             self.features.pop(record["name"], None)
 
     def _set_quota(self, record: Fields) -> None:
-        entity = frozenset((each["entity_type"], each["entity_name"]) for each in record["entity"])
+        entity = quota_entity(record)
         if not record["remove"]:
             self.client_quotas.setdefault(entity, {})[record["key"]] = record["value"]
         elif entity in self.client_quotas:
@@ -242,6 +242,11 @@ _CHANGES: Mapping[int, Callable[[ClusterState, Fields], None]] = {
     28: ClusterState._clear_elr,
     29: ClusterState._unregister_controller,
 }
+
+
+def quota_entity(record: Fields) -> frozenset[tuple[str, str | None]]:
+    """Return whom a client quota is for."""
+    return frozenset((each["entity_type"], each["entity_name"]) for each in record["entity"])
 
 
 def _sorted_ids(ids: Iterable[str]) -> tuple[str, ...]:

@@ -116,7 +116,6 @@ def change_partition(dict topics_by_id not None, dict shared not None, dict reco
         )
     cdef tuple replicas = record["replicas"]
     cdef tuple directories = record["directories"]
-    cdef tuple ids
     cdef int32_t number = record["leader_recovery_state"]
     if replicas is not None or directories is not None:
         check_directories("PartitionChangeRecord", directories, replicas)
@@ -128,30 +127,27 @@ def change_partition(dict topics_by_id not None, dict shared not None, dict reco
     if number != NO_CHANGE:
         check_recovery("PartitionChangeRecord", number)
         partition.leader_recovery_state = number
-    if replicas is not None:
-        partition.replicas = shared.setdefault(replicas, replicas)
-    if directories is not None:
-        partition.directories = shared.setdefault(directories, directories)
-    ids = record["isr"]
-    if ids is not None:
-        partition.isr = shared.setdefault(ids, ids)
+    partition.replicas = changed(partition.replicas, replicas, shared)
+    partition.directories = changed(partition.directories, directories, shared)
+    partition.isr = changed(partition.isr, record["isr"], shared)
     number = record["leader"]
     if number != NO_LEADER_CHANGE:
         partition.leader = number
         partition.leader_epoch += 1
-    ids = record["removing_replicas"]
-    if ids is not None:
-        partition.removing_replicas = shared.setdefault(ids, ids)
-    ids = record["adding_replicas"]
-    if ids is not None:
-        partition.adding_replicas = shared.setdefault(ids, ids)
-    ids = record["eligible_leader_replicas"]
-    if ids is not None:
-        partition.elr = shared.setdefault(ids, ids)
-    ids = record["last_known_elr"]
-    if ids is not None:
-        partition.last_known_elr = shared.setdefault(ids, ids)
+    partition.removing_replicas = changed(
+        partition.removing_replicas, record["removing_replicas"], shared
+    )
+    partition.adding_replicas = changed(
+        partition.adding_replicas, record["adding_replicas"], shared
+    )
+    partition.elr = changed(partition.elr, record["eligible_leader_replicas"], shared)
+    partition.last_known_elr = changed(partition.last_known_elr, record["last_known_elr"], shared)
     partition.partition_epoch += 1
+
+
+cdef inline tuple changed(tuple before, tuple ids, dict shared):
+    """Return the ids after a change, shared with equal ones; None changes nothing."""
+    return before if ids is None else shared.setdefault(ids, ids)
 
 
 cdef Topic topic_of(name, dict topics_by_id, dict record):

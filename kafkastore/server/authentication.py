@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,10 @@ def read_users(path: Path) -> Users:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        import scramp  # noqa: F401
-    except ImportError as error:
-        raise UsersFileError(
-            path, "SASL needs the extra serve: pip install 'kafkastore[serve]'"
-        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise UsersFileError(path, f"can't be read: {error}") from error
+    if find_spec("scramp") is None:
+        raise UsersFileError(path, "SASL needs the extra serve: pip install 'kafkastore[serve]'")
     passwords: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):

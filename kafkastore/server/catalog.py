@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats.state.file_names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kafkastore.formats.state.checkpoints import encode_id
+from kafkastore.formats.state.file_names import (
+    CLUSTER_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    TopicPartition,
+)
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.server.served_log import ServedLog
@@ -20,7 +24,6 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.writing.topic_settings import settings_of
 
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 DEFAULT_NODE_ID = 1
 ListPartitions = Callable[[], tuple[LogStore, Sequence[TopicPartition]]]
 
@@ -134,5 +137,4 @@ def _topic_id(name: str, partitions: Mapping[int, ServedLog], cluster: Cluster |
 
 def _derived_id(name: str) -> str:
     """Return an id that is the same at each start."""
-    made = uuid.uuid5(uuid.NAMESPACE_URL, f"kafkastore:{name}").bytes
-    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+    return encode_id(uuid.uuid5(uuid.NAMESPACE_URL, f"kafkastore:{name}").bytes)

@@ -169,7 +169,7 @@ class ClassicGroup:
             member.protocols = _protocols(request)
             self.keep_alive(member)
             if was_leader and version < _FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
-                # It must not assign again, so it is not told that it leads.
+                # The response names another leader, because it must not assign partitions again.
                 return self._joined(member) | {"leader": old.member_id, "members": []}
             return self._joined(member, skip_assignment=was_leader)
         return await self._join(member, request)

@@ -16,7 +16,7 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.topics.transaction_state import TransactionState
-from kafkastore.log.isolation import newest_snapshot, replay
+from kafkastore.log.isolation import producers_at
 from kafkastore.metadata.registrations import ResourceType
 from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.server.catalog import Catalog
@@ -29,15 +29,9 @@ _CONFIG_SOURCES = {
     ConfigSource.DEFAULT_BROKER: 3,
     ConfigSource.DEFAULT: 5,
 }
-_NAMES = {
-    TransactionState.EMPTY: "Empty",
-    TransactionState.ONGOING: "Ongoing",
-    TransactionState.PREPARE_COMMIT: "PrepareCommit",
-    TransactionState.PREPARE_ABORT: "PrepareAbort",
-    TransactionState.COMPLETE_COMMIT: "CompleteCommit",
-    TransactionState.COMPLETE_ABORT: "CompleteAbort",
-    TransactionState.DEAD: "Dead",
-    TransactionState.PREPARE_EPOCH_FENCE: "PrepareEpochFence",
+#: Kafka's names of the states, such as ``PrepareCommit``.
+_STATES: Mapping[int, str] = {
+    each: each.name.title().replace("_", "") for each in TransactionState
 }
 _NO_TIME = -1
 
@@ -141,7 +135,7 @@ class DescribingRequests:
         pattern = request["transactional_id_pattern"]
         since = time.time() * 1000 - request["duration_filter"]
         return {
-            "unknown_state_filters": sorted(states - set(_NAMES.values())),
+            "unknown_state_filters": sorted(states - set(_STATES.values())),
             "transaction_states": [
                 {
                     "transactional_id": each.transactional_id,
@@ -196,9 +190,7 @@ def _producers(served: ServedLog | None) -> Values:
         return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     log = served.log
     try:
-        end = log.log_end_offset
-        start, producers = newest_snapshot(log, end)
-        replay(log, producers, start, end)
+        producers = producers_at(log, log.log_end_offset)
     except (CorruptionError, OSError) as error:
         return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "error_message": str(error)}
     return {
@@ -217,7 +209,7 @@ def _producers(served: ServedLog | None) -> Values:
 
 
 def _state(found: TransactionalId) -> str:
-    return _NAMES[TransactionState(found.state)] if found.state in _NAMES else "Unknown"
+    return _STATES.get(found.state, "Unknown")
 
 
 def _described(found: TransactionalId) -> Values:

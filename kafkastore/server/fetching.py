@@ -17,7 +17,7 @@ from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED
 from kafkastore.server.catalog import Catalog
-from kafkastore.server.reading_requests import epoch_error
+from kafkastore.server.replica_lookup import epoch_error
 from kafkastore.server.served_log import FileRange, ServedLog
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -90,7 +90,7 @@ class Fetching:
             log = self.catalog.log(topic["topic"], asked["partition"])
         if log is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-        return epoch_error(log, asked["current_leader_epoch"]), log
+        return epoch_error(log.leader_epoch, asked["current_leader_epoch"]), log
 
     def _read(
         self, log: ServedLog, asked: Values, request: Values, left: int, *, at_least_one: bool

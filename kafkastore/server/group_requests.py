@@ -29,7 +29,6 @@ _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
 _CLASSIC, _CONSUMER = "classic", "consumer"
 _READ = 1 << 3 | 1 << 8
-_NOT_ASKED = -(2**31)
 _DEAD = "Dead"
 _FIRST_DESCRIBE_WITH_ERRORS = 6
 
@@ -282,10 +281,12 @@ class GroupRequests:
 
     def describe_groups(self, request: Values, version: int) -> Values:
         """Describe groups with their members."""
-        operations = _READ if request["include_authorized_operations"] else _NOT_ASKED
+        operations = {}
+        if request["include_authorized_operations"]:
+            operations["authorized_operations"] = _READ
         return {
             "groups": [
-                self._described(name, version) | {"authorized_operations": operations}
+                self._described(name, version) | operations
                 for name in request["groups"]
             ]
         }

@@ -181,7 +181,7 @@ class ServedNode:
         self, request: Values, header: RequestHeader, _client: Client
     ) -> Values | None:
         if not request["acks"]:
-            raise UnknownRequestError("a producer that wants no response can't be told")
+            raise UnknownRequestError("a producer that wants no response can't be refused")
         return self._reading.refuse_produce(request, header.version)
 
     async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:

@@ -23,34 +23,27 @@ from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH_ISOLATION,
     NEWEST_VERSION,
     READ_COMMITTED,
-    UNKNOWN_EPOCH,
 )
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.lookup.rules import CORRECT, KIP_33, LEGACY
 from kafkastore.server.catalog import Catalog, Node, ServedTopic
 from kafkastore.server.list_offsets import is_timestamp_unsupported
+from kafkastore.server.replica_lookup import epoch_error
 from kafkastore.server.served_log import ServedLog
 from kafkastore.versions import rules_of
 
 #: Operations that clients may do, as bits by Kafka's numbers: READ, DESCRIBE, DESCRIBE_CONFIGS.
 _TOPIC_OPERATIONS = 1 << 3 | 1 << 8 | 1 << 10
 _CLUSTER_OPERATIONS = 1 << 8 | 1 << 10
-_NOT_ASKED = -(2**31)
 _FIRST_METADATA_BY_ID = 12
 _UNREADABLE = (KafkaStoreError, OSError)
 
 
-def epoch_error(log: ServedLog, current_leader_epoch: int) -> ErrorCode:
-    """Return the error for the leader epoch that a client knows; -1 is none.
-
-    Of a log without epochs, clients may take another number for none.
-    """
-    if UNKNOWN_EPOCH not in (current_leader_epoch, log.leader_epoch):
-        if current_leader_epoch < log.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if current_leader_epoch > log.leader_epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-    return ErrorCode.NONE
+def _cluster_operations(request: Values) -> Values:
+    """Return what clients may do, if they ask for it."""
+    if not request["include_cluster_authorized_operations"]:
+        return {}
+    return {"cluster_authorized_operations": _CLUSTER_OPERATIONS}
 
 
 def _has_ids(topics: Iterable[Values]) -> bool:
@@ -101,15 +94,12 @@ class ReadingRequests:
         for topic in topics:
             if request["include_topic_authorized_operations"] and not topic["error_code"]:
                 topic["topic_authorized_operations"] = _TOPIC_OPERATIONS
-        wants_operations = request["include_cluster_authorized_operations"]
         return {
             "brokers": [self.node._asdict()],
             "cluster_id": self.catalog.cluster_id,
             "controller_id": self.node.node_id,
             "topics": topics,
-            "cluster_authorized_operations": (
-                _CLUSTER_OPERATIONS if wants_operations else _NOT_ASKED
-            ),
+            **_cluster_operations(request),
         }
 
     def _asked_topic(self, asked: Values) -> Values:
@@ -190,7 +180,6 @@ class ReadingRequests:
 
     def describe_cluster(self, request: Values, _version: int) -> Values:
         """Describe the node."""
-        wants_operations = request["include_cluster_authorized_operations"]
         return {
             "endpoint_type": request["endpoint_type"],
             "cluster_id": self.catalog.cluster_id,
@@ -198,9 +187,7 @@ class ReadingRequests:
             "brokers": [{
                 "broker_id": self.node.node_id, "host": self.node.host, "port": self.node.port,
             }],
-            "cluster_authorized_operations": (
-                _CLUSTER_OPERATIONS if wants_operations else _NOT_ASKED
-            ),
+            **_cluster_operations(request),
         }
 
     def list_offsets(self, request: Values, version: int) -> Values:
@@ -232,7 +219,7 @@ class ReadingRequests:
         if log is None:
             return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         log.follow()
-        if error := epoch_error(log, asked["current_leader_epoch"]):
+        if error := epoch_error(log.leader_epoch, asked["current_leader_epoch"]):
             return {"error_code": error}
         timestamp = asked["timestamp"]
         if self._is_unsupported(timestamp, version):
@@ -304,7 +291,7 @@ class ReadingRequests:
         if log is None:
             return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         log.follow()
-        if error := epoch_error(log, asked["current_leader_epoch"]):
+        if error := epoch_error(log.leader_epoch, asked["current_leader_epoch"]):
             return {"error_code": error}
         try:
             epoch, end_offset = log.end_of_epoch(asked["leader_epoch"])

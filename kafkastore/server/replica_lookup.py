@@ -74,6 +74,16 @@ def partition_error(
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def epoch_error(leader_epoch: int, current_leader_epoch: int) -> ErrorCode:
+    """Return the error for the leader epoch that a client knows; -1 is none."""
+    if current_leader_epoch != UNKNOWN_EPOCH:
+        if current_leader_epoch < leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if current_leader_epoch > leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
 def local_log_error(
     state: PartitionState, broker_id: int, *, current_leader_epoch: int, require_leader: bool
 ) -> ErrorCode:
@@ -81,11 +91,8 @@ def local_log_error(
 
     `current_leader_epoch` is the client's, -1 for none. NONE if the broker answers.
     """
-    if current_leader_epoch != UNKNOWN_EPOCH:
-        if current_leader_epoch < state.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if current_leader_epoch > state.leader_epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if error := epoch_error(state.leader_epoch, current_leader_epoch):
+        return error
     if require_leader and state.leader != broker_id:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE

@@ -50,9 +50,9 @@ def parse_addresses(listen: str, advertise: str | None) -> tuple[Address, Addres
     """Parse where to listen and where clients connect, which needs one address."""
     address = parse_address("listen", listen)
     known = None if advertise is None else parse_address("advertise", advertise)
-    told = known or address
-    if told.host in _ALL_ADDRESSES:
-        raise ArgumentValueError("advertise", "an address that clients reach", str(told))
+    advertised = known or address
+    if advertised.host in _ALL_ADDRESSES:
+        raise ArgumentValueError("advertise", "an address that clients reach", str(advertised))
     return address, known
 
 
@@ -121,7 +121,7 @@ def serve(
     Raises
     ------
     ArgumentValueError
-        If an address is not ``host:port``, or clients would be told to connect to all addresses; or
+        If an address is not ``host:port``, or the advertised one stands for all addresses; or
         the certificate can't be used.
     UsersFileError
         If the users file can't be used.

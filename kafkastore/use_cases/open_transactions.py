@@ -21,7 +21,7 @@ from kafkastore.formats.topics.transaction_state import (
     coordinator_partition,
 )
 from kafkastore.formats.unknown_numbers import none_if_negative
-from kafkastore.log.isolation import newest_snapshot, replay
+from kafkastore.log.isolation import producers_at
 from kafkastore.store.cluster_metadata import find_cluster
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
@@ -128,9 +128,7 @@ def open_transactions_of(log: PartitionLog) -> list[OpenTransaction]:
 
 
 def _open_transactions(log: PartitionLog) -> list[OpenTransaction]:
-    end = log.log_end_offset
-    start, producers = newest_snapshot(log, end)
-    replay(log, producers, start, end)
+    producers = producers_at(log, log.log_end_offset)
     by_offset = sorted((offset, each) for each, offset in producers.open_transactions.items())
     entries = {int(entry["producer_id"]): entry for entry in producers.entries()}
     found = []

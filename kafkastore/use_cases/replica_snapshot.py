@@ -68,23 +68,15 @@ def write_snapshot(
     }
     data = new_snapshot(cluster, leaders)
     path = directory / snapshot_name(cluster.end_offset, cluster.epoch)
-    temporary = path.with_name(f"{path.name}.tmp")
     fs.mkdir(directory)
     try:
-        descriptor = fs.create(temporary, _MODE)
-        try:
-            fs.write_all(descriptor, data)
-            fs.fsync(descriptor)
-        finally:
-            fs.close(descriptor)
-        fs.rename(temporary, path)
+        fs.replace_content(path, data, _MODE)
     except BaseException:
         with suppress(OSError):
-            fs.unlink(temporary)
+            fs.unlink(path.with_name(f"{path.name}.tmp"))
         with suppress(OSError):
             fs.rmdir(directory)
         raise
-    fs.fsync_directory(directory)
     fs.fsync_directory(directory.absolute().parent)
     partitions = (
         TopicPartition(topic.name, number)

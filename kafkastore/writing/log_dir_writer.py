@@ -9,7 +9,6 @@ Source: Kafka 2.4.0 and 3.9.0 ``LogManager``.
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import threading
@@ -32,6 +31,7 @@ from kafkastore.errors import (
     WriterFailedError,
 )
 from kafkastore.formats.state.checkpoints import (
+    encode_id,
     pack_offset_checkpoint,
     pack_partition_metadata,
     parse_partition_metadata,
@@ -507,6 +507,6 @@ class LogDirWriter:
 def _random_id() -> str:
     """Return a random id as Kafka's: 22 characters of base64, no leading dash."""
     while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        text = encode_id(uuid.uuid4().bytes)
         if not text.startswith("-"):
             return text

@@ -178,12 +178,13 @@ def pack_response(request: RequestHeader, fields: Values) -> list[bytes | Elsewh
     head = pack_response_header(request)
     body, places = RESPONSES.known_codec(request.api_key, request.version).pack_around(fields)
     size = len(head) + len(body) + sum(each.size for _, each in places)
-    parts: list[bytes | Elsewhere] = [size.to_bytes(_SIZE_BYTES, "big") + head]
-    done = 0
+    frame = size.to_bytes(_SIZE_BYTES, "big") + head + body
+    parts: list[bytes | Elsewhere] = []
+    done, start = 0, _SIZE_BYTES + len(head)
     for place, each in places:
-        parts += [body[done:place], each]
-        done = place
-    parts.append(body[done:])
+        parts += [frame[done : start + place], each]
+        done = start + place
+    parts.append(frame[done:])
     return parts
 
 

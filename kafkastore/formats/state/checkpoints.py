@@ -159,7 +159,7 @@ def parse_partition_metadata(data: bytes) -> str:
         ) from None
     if topic_id == _ZERO_TOPIC_ID:
         raise CorruptCheckpointError("topic id must not be zero", position=position)
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    return encode_id(topic_id)
 
 
 def pack_partition_metadata(topic_id: str) -> bytes:
@@ -246,6 +246,11 @@ def _field_after_colon(lines: Iterator[tuple[int, bytes]], form: str, end: int) 
             raise _malformed(form, text, position)
         return parts[1], position
     raise CorruptCheckpointError(f"file ends before {form!r}", position=end)
+
+
+def encode_id(data: bytes) -> str:
+    """Return the 16 bytes of an id as 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _decode_topic_id(text: str) -> bytes:

@@ -57,6 +57,10 @@ LOCK_FILE = ".lock"
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
+#: Topics that brokers list as internal, or do not list.
+INTERNAL_TOPICS = (
+    "__consumer_offsets", "__transaction_state", "__share_group_state", CLUSTER_METADATA_TOPIC
+)
 
 _MARKED_DIRECTORY = re.compile(
     r"([^ \t\n\x0b\f\r]+)-([^ \t\n\x0b\f\r]+)\.([^ \t\n\x0b\f\r]+)-(delete|future|stray)"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.formats.state.file_names import INTERNAL_TOPICS, TopicPartition
 from kafkastore.spark.source.option_values import (
     OptionError,
     OptionProblem,
@@ -22,10 +22,6 @@ from kafkastore.spark.source.option_values import (
 
 EARLIEST = -2
 LATEST = -1
-#: Topics that brokers list as internal, or do not list.
-INTERNAL_TOPICS = (
-    "__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"
-)
 
 
 class TopicSelection(NamedTuple):
