@@ -17,9 +17,9 @@ Source: Kafka 2.4.0 ``Log.rebuildProducerState``, ``Log.recoverSegment``; 4.1.1
 """
 from __future__ import annotations
 
-from kafkastore.log.batch_reading import read_batches
 from kafkastore.log.bounds import find_last_stable
 from kafkastore.log.log_view import LogView
+from kafkastore.lookup.broker import broker_segments
 from kafkastore.lookup.rules import broker_rules
 from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.versions import BrokerRules
@@ -76,8 +76,17 @@ def _after_recovery(view: LogView, rules: str, high_watermark: int) -> int:
 def _reported_offset(
     view: LogView, broker: BrokerRules, last_stable: int, high_watermark: int
 ) -> int:
-    """Return the offset that a broker reports: since 4.0, its batch's base offset."""
-    if broker.last_stable_offset_is_of_batch and last_stable < high_watermark:
-        for _, batch, _ in read_batches(view, last_stable, None, copied=True):
-            return batch.base_offset
-    return last_stable
+    """Return the offset that a broker reports: since 4.0, its batch's base offset.
+
+    The broker finds the batch by its offset index: if that is wrong, a later one.
+    """
+    if not broker.last_stable_offset_is_of_batch or last_stable >= high_watermark:
+        return last_stable
+    for seen in broker_segments(view, broker):
+        if seen.segment.next_base_offset is None or seen.segment.next_base_offset > last_stable:
+            with seen.segment.open_as_broker() as log:
+                found = log.search_for_offset(last_stable, seen.position_of(last_stable))
+                first = None if found is None else log.first_offset_at(found.position)
+            if first is not None:
+                return first
+    return view.log_end_offset

@@ -3,6 +3,7 @@
 import pytest
 from models.log_directory import TOPIC_PARTITION, Log, Segment
 from models.record_format import Batch, Row, marker
+from models.segment_indexes import pack_offset_entries
 
 import kafkastore
 from kafkastore.formats.state import producer_snapshot
@@ -101,6 +102,21 @@ def test_since_4_0_it_is_the_base_offset_of_its_batch(opened, start, since_4):
     found = last_stable_offsets(log)
     assert found["correct"] == found["3.9.1"] == start
     assert found["4.1.1"] == since_4
+
+
+def mislead(partition):
+    """An offset index whose entry for the open transaction's batch has a later batch's place."""
+    add_snapshot(partition)
+    (log,) = kafkastore.open(partition.parent)
+    where = log.segments[1].translate_offset(AGAIN).position
+    index = pack_offset_entries([(4, where)], 4)
+    (partition / f"{4:020}.index").write_bytes(index)
+
+
+def test_since_4_0_it_is_of_the_batch_that_the_offset_index_leads_to(opened):
+    found = last_stable_offsets(opened(log_of(is_clean=True, checkpointed_start=5), mislead))
+    assert found["correct"] == found["3.9.1"] == 5
+    assert found["4.1.1"] == AGAIN
 
 
 @pytest.mark.parametrize(("start", "recovered"), [(3, 3), (5, AGAIN)])
