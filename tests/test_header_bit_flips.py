@@ -216,7 +216,7 @@ def test_of_many_bits_some_readers_answer_as_before_or_say_so(directory, place):
     its = directory(place)
     for reader in READERS:
         its.intact(reader)
-    thinning = one_in(8) * (THINNING if place in LARGE else 1)
+    thinning = one_in(12) * (THINNING if place in LARGE else 1)
     found = complaints(
         its,
         (
