@@ -61,7 +61,7 @@ class ServedLog:
         self._followed: tuple[int, ...] | None = None
 
     def follow(self) -> None:
-        """Read the directory again if it has changed since the last call, or at the first."""
+        """Read the directory again at the first call, and when it has changed."""
         state = self.state
         if state == self._followed:
             return
