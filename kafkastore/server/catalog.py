@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -56,6 +57,7 @@ class Catalog:
     def __init__(self, list_partitions: ListPartitions, metadata: Metadata = None) -> None:
         self._list_partitions, self._metadata = list_partitions, metadata
         self._seen: tuple[int, ...] = ()
+        self._lock = threading.Lock()
         self._list()
 
     def follow(self) -> None:
@@ -63,11 +65,23 @@ class Catalog:
 
         What was known stays if that fails: a directory is gone, or does not have what was chosen.
         """
-        with suppress(KafkaStoreError, OSError):
+        with suppress(KafkaStoreError, OSError, KeyError):
             seen = self._look()    # before listing, so that no later change is missed
             if seen != self._seen:
-                self._list()
-                self._seen = seen
+                with self._lock:    # not all who ask for metadata list thousands of partitions
+                    if seen != self._seen:
+                        self._list()
+                        self._seen = seen
+
+    def list_again(self) -> None:
+        """List the directories, whether or not a partition came or went.
+
+        Raises what listing raises; what was known stays then.
+        """
+        seen = self._look()
+        with self._lock:
+            self._list()
+            self._seen = seen
 
     def _look(self) -> tuple[int, ...]:
         return tuple(os.stat(path).st_mtime_ns for path in self.store.paths)

@@ -71,6 +71,20 @@ class GroupRequests:
         if "_stored" not in self.__dict__:
             await asyncio.to_thread(lambda: self._stored)
 
+    def forget_stored(self) -> None:
+        """Read the offsets in the directories again, at the next request."""
+        self.__dict__.pop("_stored", None)
+
+    async def positions(self) -> dict[tuple[str, str, int], int]:
+        """Return the committed offset of each group, topic and partition."""
+        await self.load()
+        return {
+            (group, *place): commit.offset
+            for commits in (self._stored, self._commits)
+            for group, found in commits.items()
+            for place, commit in found.items()
+        }
+
     def close(self) -> None:
         """End all timers."""
         for group in self.groups.values():

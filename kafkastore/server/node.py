@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.messages.message_table import Values
@@ -24,9 +23,11 @@ from kafkastore.formats.requests.apis import (
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
+from kafkastore.server.client import Client
 from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
+from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests
 
 #: Most bytes of records in one response, however many a client asks for.
@@ -35,18 +36,6 @@ _THREADS = 8
 #: How often a log that a client waits for is looked at, s.
 _LOOK_EVERY = 0.05
 _OLDEST_VERSION = 0
-
-
-class Client(NamedTuple):
-    """Who sends a request; `authentication` is None if it needs none."""
-
-    host: str
-    authentication: Authentication | None = None
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether its requests are answered."""
-        return self.authentication is None or self.authentication.user is not None
 
 
 class UnknownRequestError(Exception):
@@ -67,8 +56,11 @@ class ServedNode:
         *,
         with_groups: bool = True,
         users: Users | None = None,
+        metrics: ServerMetrics | None = None,
     ) -> None:
         self._users = users
+        self._metrics = metrics
+        self._is_waiting_over = False
         self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
@@ -87,9 +79,21 @@ class ServedNode:
         self._groups.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def client(self, host: str) -> Client:
+    async def positions(self) -> dict[tuple[str, str, int], int]:
+        """Return the committed offset of each group, topic and partition."""
+        return await self._groups.positions()
+
+    def reload(self) -> None:
+        """Read the committed offsets in the directories again, when they are asked for."""
+        self._groups.forget_stored()
+
+    def stop_waiting(self) -> None:
+        """Answer the requests that wait for new records."""
+        self._is_waiting_over = True
+
+    def client(self, host: str, port: int) -> Client:
         """Return a client that has just connected."""
-        return Client(host, None if self._users is None else Authentication(self._users))
+        return Client(host, port, None if self._users is None else Authentication(self._users))
 
     async def answer(
         self, header: RequestHeader, frame: bytes, position: int, client: Client
@@ -111,7 +115,11 @@ class ServedNode:
             known = self._reading.api_versions(self._handlers, ErrorCode.UNSUPPORTED_VERSION)
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
         fields = await handler(parse_request(header, frame, position), header, client)
-        return None if fields is None else pack_response(header, fields)
+        if fields is None:
+            return None
+        if self._metrics is not None:
+            self._metrics.count_errors(header.api_key, fields)
+        return pack_response(header, fields)
 
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
@@ -159,8 +167,11 @@ class ServedNode:
         return handler
 
     async def _api_versions(
-        self, _request: Values, _header: RequestHeader, _client: Client
+        self, request: Values, _header: RequestHeader, client: Client
     ) -> Values:
+        client.software = " ".join(filter(None, (
+            request["client_software_name"], request["client_software_version"],
+        )))
         return self._reading.api_versions(self._handlers)
 
     async def _sasl_handshake(
@@ -194,7 +205,7 @@ class ServedNode:
     ) -> Values:
         return await self._groups.sync_group(request)
 
-    async def _fetch(self, request: Values, header: RequestHeader, _client: Client) -> Values:
+    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Values:
         """Read; at the end of the logs wait for more, up to the client's time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
@@ -203,11 +214,14 @@ class ServedNode:
                 self._threads, self._fetching.fetch, request, header.version
             )
             is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
-            if is_enough or loop.time() >= deadline or not fetched.logs:
+            is_over = self._is_waiting_over or client.has_left()
+            if is_enough or is_over or loop.time() >= deadline or not fetched.logs:
                 break
             fetched.close()
             while (left := deadline - loop.time()) > 0:
                 await asyncio.sleep(min(left, _LOOK_EVERY))
+                if self._is_waiting_over or client.has_left():
+                    break
                 if any(log.state != before for log, before in fetched.logs):
                     break
         return fetched.response

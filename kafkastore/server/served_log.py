@@ -57,10 +57,11 @@ class ServedLog:
         self.log = log
         self._known_epoch = leader_epoch
         self._lock = threading.Lock()
-        self._followed = self.state
+        # Listing thousands of partitions at the start would take longer than the rest of it.
+        self._followed: tuple[int, ...] | None = None
 
     def follow(self) -> None:
-        """Read the directory again if it has changed."""
+        """Read the directory again at the first call, and when it has changed."""
         state = self.state
         if state == self._followed:
             return

@@ -5,23 +5,29 @@ import ipaddress
 import logging
 import signal
 import sys
-import threading
 from pathlib import Path
-from types import FrameType
+from queue import SimpleQueue
 
 import click
 
 from kafkastore.cli.options.selection import ANY_PATH
-from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.control_characters import escape_control_characters, print_text
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.errors import ArgumentValueError
+from kafkastore.errors import ArgumentValueError, KafkaStoreError
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
+from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import CONNECTION_LOG
-from kafkastore.server.serving import Address, parse_addresses, serve_catalog
+from kafkastore.server.serving import (
+    Address,
+    ServedCluster,
+    parse_address,
+    parse_addresses,
+    serve_catalog,
+)
 
 
 @store_command("metadata", "verbose")
@@ -46,6 +52,14 @@ from kafkastore.server.serving import Address, parse_addresses, serve_catalog
     help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
 )
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
+@click.option(
+    "--max-connections", metavar="N", type=click.IntRange(1), default=DEFAULT_LIMITS.connections,
+    show_default=True, help="More connections are closed at once.",
+)
+@click.option(
+    "--metrics", metavar="HOST:PORT",
+    help="Where Prometheus scrapes metrics; port 0 is a free one.",
+)
 def command(
     call: StoreCall,
     listen: str,
@@ -54,40 +68,45 @@ def command(
     tls: tuple[Path, Path] | None,
     users: Path | None,
     no_groups: bool,
+    max_connections: int,
+    metrics: str | None,
 ) -> int:
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
 
     Nothing in the directories is changed: what consumers commit is kept in memory until the command
-    ends. Directories that grow are followed. Ctrl-C or SIGTERM ends it.
+    ends. Directories that grow are followed. SIGHUP lists them and reads the files of --tls and
+    --users again. SIGTERM finishes the responses under way and ends it, Ctrl-C ends it at once.
     """
     if call.verbose:
-        CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_OneLine())
+        CONNECTION_LOG.addHandler(handler)
         CONNECTION_LOG.setLevel(logging.INFO)
     try:
         address, _ = parse_addresses(listen, advertise)
+        scraped = None if metrics is None else parse_address("metrics", metrics)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
-        users=users,
+        users=users, metrics=metrics, limits=ClientLimits(max_connections),
     ) as served:
+        signals = _signals()
         _warn_if_exposed(
             address, is_encrypted=tls is not None, has_users=users is not None
         )
-        _show(call, served.bootstrap_servers, catalog)
-        _wait()
+        if scraped is not None and not _is_loopback(scraped):
+            print_note(f"who reaches {scraped} can read the names of topics and groups")
+        _show(call, served)
+        _wait(served, signals)
     return call.problems.exit_code
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
     """Say what it means if others than this machine can connect."""
-    try:
-        is_loopback = ipaddress.ip_address(listen.host).is_loopback
-    except ValueError:
-        is_loopback = listen.host == "localhost"
-    if is_loopback or (is_encrypted and has_users):
+    if _is_loopback(listen) or (is_encrypted and has_users):
         return
     missing = [
         option for option, is_given in (("--users", has_users), ("--tls", is_encrypted))
@@ -99,32 +118,62 @@ def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) ->
     )
 
 
-def _show(call: StoreCall, bootstrap_servers: str, catalog: Catalog) -> None:
+def _is_loopback(address: Address) -> bool:
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return address.host == "localhost"
+
+
+def _show(call: StoreCall, served: ServedCluster) -> None:
     """Say what is served, and where."""
+    catalog = served.catalog
     partitions = sum(len(topic.partitions) for topic in catalog.topics.values())
     if call.as_json:
         write_json({
             "kind": "serving",
-            "bootstrap_servers": bootstrap_servers,
+            "bootstrap_servers": served.bootstrap_servers,
             "cluster_id": catalog.cluster_id,
             "node_id": catalog.node_id,
             "topics": len(catalog.topics),
             "partitions": partitions,
+            "metrics": served.metrics,
         })
     else:
         print_text(
             f"serving {format_count(len(catalog.topics), 'topic')} with "
-            f"{format_count(partitions, 'partition')} at {bootstrap_servers}"
+            f"{format_count(partitions, 'partition')} at {served.bootstrap_servers}"
         )
+        if served.metrics is not None:
+            print_text(f"metrics at http://{served.metrics}/metrics")
     sys.stdout.flush()
 
 
-def _wait() -> None:
-    """Wait for SIGTERM, or Ctrl-C, which interrupts this as any command."""
-    is_over = threading.Event()
+class _OneLine(logging.Formatter):
+    """Keep what clients say of themselves in their line."""
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        is_over.set()
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_control_characters(super().format(record))
 
-    signal.signal(signal.SIGTERM, end)
-    is_over.wait()
+
+Signals = SimpleQueue[int | None]
+
+
+def _signals() -> Signals:
+    """Return a queue of the signals that arrive from now on."""
+    signals: Signals = SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: signals.put(number))
+    return signals
+
+
+def _wait(served: ServedCluster, signals: Signals) -> None:
+    """Do what signals say, until SIGTERM; Ctrl-C interrupts this as any command."""
+    while signals.get() == signal.SIGHUP:
+        try:
+            served.reload()
+        except (KafkaStoreError, OSError) as error:
+            print_note(f"not everything was read again: {error}")
+    served.drain().add_done_callback(lambda _: signals.put(None))
+    while signals.get() == signal.SIGHUP:
+        pass

@@ -36,6 +36,8 @@ ResponseHeader 1, versions 0-1, flexible 1+
 """)
 _REQUEST, _RESPONSE = 0, 1
 _SIZE_BYTES = 4
+#: Partitions, topics, groups and others in one request, which take 300 times its size as objects.
+MOST_REQUEST_ELEMENTS = 200_000
 
 
 class ApiKey(IntEnum):
@@ -167,9 +169,10 @@ def pack_request(header: RequestHeader, fields: Values) -> bytes:
 def parse_request(header: RequestHeader, frame: bytes, position: int) -> Values:
     """Parse the request after its header; bytes after it are ignored, as in Kafka.
 
-    Raises `CorruptionError` and `UnsupportedFormatError`.
+    Raises `CorruptionError`, also above `MOST_REQUEST_ELEMENTS`, and `UnsupportedFormatError`.
     """
-    fields, _ = REQUESTS.known_codec(header.api_key, header.version).parse(frame, position)
+    codec = REQUESTS.known_codec(header.api_key, header.version)
+    fields, _ = codec.parse(frame, position, MOST_REQUEST_ELEMENTS)
     return fields
 
 
