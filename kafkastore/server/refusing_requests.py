@@ -15,10 +15,9 @@ from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 
-_REFUSAL = {
-    "error_code": ErrorCode.POLICY_VIOLATION,
-    "error_message": "kafkastore serves directories for reading only",
-}
+#: What clients show, where a response has room for it.
+REASON = "kafkastore serves directories for reading only"
+_REFUSAL = {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": REASON}
 _NO_OFFSET = -1
 
 
@@ -39,7 +38,7 @@ def refuse_produce(request: Values, _version: int) -> Values:
 
 
 def _init_producer_id(request: Values, _version: int) -> Values:
-    """Give idempotent producers an id; then their batches are refused, with the reason.
+    """Give idempotent producers an id; their batches are refused with the reason.
 
     Producers are idempotent by default. All of them get the same id: nothing is written.
     """
