@@ -22,7 +22,7 @@ from kafkastore.server.classic_group import (
 )
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError, committed_offsets
 
-GROUP_COORDINATOR = 0
+GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 _FIRST_VERSION_WITH_KEYS = 4
 _FIRST_VERSION_WITH_MEMBERS = 3
 _FIRST_VERSION_WITH_GROUPS = 8
@@ -91,14 +91,14 @@ class GroupRequests:
             group.close()
 
     def find_coordinator(self, request: Values, version: int) -> Values:
-        """Name the one node for every group."""
-        is_group = request["key_type"] == GROUP_COORDINATOR
+        """Name the one node for every group and transactional id."""
+        is_known = request["key_type"] in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
         found = {
-            "error_code": ErrorCode.NONE if is_group else ErrorCode.INVALID_REQUEST,
-            "error_message": None if is_group else "only groups have a coordinator here",
-            "node_id": self.node.node_id if is_group else -1,
-            "host": self.node.host if is_group else "",
-            "port": self.node.port if is_group else -1,
+            "error_code": ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST,
+            "error_message": None if is_known else "share groups have no coordinator here",
+            "node_id": self.node.node_id if is_known else -1,
+            "host": self.node.host if is_known else "",
+            "port": self.node.port if is_known else -1,
         }
         if version < _FIRST_VERSION_WITH_KEYS:
             return found

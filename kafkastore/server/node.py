@@ -29,6 +29,7 @@ from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
@@ -150,6 +151,7 @@ class ServedNode:
             ApiKey.OFFSET_FETCH: self._of_group(groups.offset_fetch),
             ApiKey.LIST_GROUPS: self._of_group(groups.list_groups),
             ApiKey.DESCRIBE_GROUPS: self._of_group(groups.describe_groups),
+            **{key: _at_once(refuse) for key, refuse in REFUSALS.items()},
         }
 
     def _in_thread(self, answer: Callable[[Values, int], Values]) -> Handler:
@@ -193,7 +195,7 @@ class ServedNode:
     ) -> Values | None:
         if not request["acks"]:
             raise UnknownRequestError("a producer that wants no response can't be refused")
-        return self._reading.refuse_produce(request, header.version)
+        return refuse_produce(request, header.version)
 
     async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:
         return await self._groups.join_group(
@@ -225,6 +227,13 @@ class ServedNode:
                 if any(log.state != before for log, before in fetched.logs):
                     break
         return fetched.response
+
+
+def _at_once(answer: Callable[[Values, int], Values]) -> Handler:
+    async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
+        return answer(request, header.version)
+
+    return handler
 
 
 _OF_AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

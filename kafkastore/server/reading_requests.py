@@ -1,4 +1,4 @@
-"""Answers about topics and offsets; nothing can be produced.
+"""Answers about topics and offsets.
 
 Source: Kafka 4.3.1 ``KafkaApis``, ``ReplicaManager``.
 """
@@ -298,23 +298,3 @@ class ReadingRequests:
         except _UNREADABLE:
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         return {"leader_epoch": epoch, "end_offset": end_offset}
-
-    def refuse_produce(self, request: Values, _version: int) -> Values:
-        """Refuse each partition: this node has nothing that can be written."""
-        return {
-            "responses": [
-                {
-                    **{name: topic[name] for name in ("name", "topic_id")},
-                    "partition_responses": [
-                        {
-                            "index": row["index"],
-                            "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                            "base_offset": -1,
-                            "error_message": "kafkastore serves directories for reading only",
-                        }
-                        for row in topic["partition_data"]
-                    ],
-                }
-                for topic in request["topic_data"]
-            ]
-        }

@@ -455,16 +455,6 @@ def test_requests_that_are_sent_at_once_are_answered_in_their_order(golden, aski
         assert apis.parse_response(header, client.receive())["topics"]
 
 
-def test_nothing_can_be_produced(golden, asking):
-    client = asking(golden("4.3.1", "codecs", "answers").logs)
-    topic = {"name": "codecs", "partition_data": ({"index": 0, "records": b""},)}
-    answer = client.ask(ApiKey.PRODUCE, 9, acks=-1, timeout_ms=100, topic_data=(topic,))
-    (row,) = answer["responses"][0]["partition_responses"]
-    assert row["error_code"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    client.send(ApiKey.PRODUCE, 9, acks=0, timeout_ms=100, topic_data=(topic,))
-    assert client.has_ended()
-
-
 # Directories that grow
 
 

@@ -16,13 +16,15 @@ from typing import NamedTuple
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_codec import Elsewhere, StructCodec
 from kafkastore.formats.messages.message_table import MessageTable, Values
-from kafkastore.formats.requests import describing, groups, list_offsets, reading
+from kafkastore.formats.requests import altering, describing, groups, list_offsets, reading
 
 REQUESTS = MessageTable(
     reading.REQUESTS + list_offsets.REQUEST + groups.REQUESTS + describing.REQUESTS
+    + altering.REQUESTS
 )
 RESPONSES = MessageTable(
     reading.RESPONSES + list_offsets.RESPONSE + groups.RESPONSES + describing.RESPONSES
+    + altering.RESPONSES
 )
 HEADERS = MessageTable("""
 RequestHeader 0, versions 1-2, flexible 2+
@@ -58,11 +60,17 @@ class ApiKey(IntEnum):
     LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_ACLS = 29
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    INCREMENTAL_ALTER_CONFIGS = 44
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
