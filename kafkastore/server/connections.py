@@ -15,8 +15,8 @@ from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.requests.apis import parse_request_header
 from kafkastore.server.authentication import AuthenticationError
+from kafkastore.server.fetch.batches import FileRange
 from kafkastore.server.node import Client, ServedNode, UnknownRequestError
-from kafkastore.server.served_log import FileRange
 
 #: Largest request, as a broker's ``socket.request.max.bytes`` but smaller: nothing is produced.
 MAX_REQUEST_BYTES = 8 * 1024 * 1024

@@ -25,15 +25,16 @@ from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.describing_requests import DescribingRequests
+from kafkastore.server.fetch.sessions import FetchSessions
+from kafkastore.server.fetch.waiting import LogWatch
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
 from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.served_log import ServedLog
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 _THREADS = 8
-#: How often a log that a client waits for is looked at, s.
-_LOOK_EVERY = 0.05
 _OLDEST_VERSION = 0
 
 
@@ -71,9 +72,11 @@ class ServedNode:
         self._users = users
         self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
-        self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
+        self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
+        self._sessions = FetchSessions(self._fetching.topic_name)
         self._groups = GroupRequests(catalog, node)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
+        self._watch: LogWatch[ServedLog] = LogWatch(self._threads)
         self._handlers = self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
@@ -85,6 +88,7 @@ class ServedNode:
     def close(self) -> None:
         """End timers and threads."""
         self._groups.close()
+        self._watch.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def client(self, host: str) -> Client:
@@ -198,19 +202,19 @@ class ServedNode:
         """Read; at the end of the logs wait for more, up to the client's time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
+        least_bytes = min(request["min_bytes"], request["max_bytes"], MAX_FETCH_BYTES)
+        context = self._sessions.context(request, header.version)
         while True:
             fetched: Fetched = await loop.run_in_executor(
-                self._threads, self._fetching.fetch, request, header.version
+                self._threads, self._fetching.fetch, context.wanted, request, header.version
             )
-            is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
-            if is_enough or loop.time() >= deadline or not fetched.logs:
+            is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
+            if is_enough or (left := deadline - loop.time()) <= 0:
                 break
             fetched.close()
-            while (left := deadline - loop.time()) > 0:
-                await asyncio.sleep(min(left, _LOOK_EVERY))
-                if any(log.state != before for log, before in fetched.logs):
-                    break
-        return fetched.response
+            await self._watch.wait(fetched.logs, left)
+        ends = self._fetching.node_endpoints(fetched.rows, header.version)
+        return context.respond(fetched.rows) | ends
 
 
 _OF_AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
