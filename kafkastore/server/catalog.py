@@ -19,7 +19,7 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
-from kafkastore.server.served_log import ServedLog
+from kafkastore.server.served_log import AS_STORED, Reading, ServedLog, SkippedPlaces
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
@@ -54,8 +54,16 @@ class ServedTopic:
 class Catalog:
     """The partitions that are served; `follow` finds new ones."""
 
-    def __init__(self, list_partitions: ListPartitions, metadata: Metadata = None) -> None:
+    def __init__(
+        self,
+        list_partitions: ListPartitions,
+        metadata: Metadata = None,
+        reading: Reading = AS_STORED,
+    ) -> None:
         self._list_partitions, self._metadata = list_partitions, metadata
+        self._reading = reading
+        #: The corrupt bytes that were skipped, of all partitions.
+        self.skipped = SkippedPlaces()
         self._seen: tuple[int, ...] = ()
         self._lock = threading.Lock()
         self._list()
@@ -98,7 +106,8 @@ class Catalog:
             if place.topic != CLUSTER_METADATA_TOPIC:
                 copies = self.store.partitions.copies(place)
                 log = copies[0] if len(copies) == 1 else max(copies, key=_age)
-                served = ServedLog(log, _epoch_in(cluster, place))
+                epoch = _epoch_in(cluster, place)
+                served = ServedLog(log, epoch, self._reading, self.skipped)
                 found.setdefault(place.topic, {})[place.partition] = served
         self.topics = {
             name: ServedTopic(name, _topic_id(name, partitions, cluster), partitions)

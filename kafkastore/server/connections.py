@@ -19,9 +19,9 @@ from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.requests.apis import parse_request_header
 from kafkastore.server.authentication import AuthenticationError
 from kafkastore.server.client import Client, ClientLimits, EndReason
+from kafkastore.server.fetch.batches import FileRange
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.node import ServedNode, UnknownRequestError
-from kafkastore.server.served_log import FileRange
 
 #: Requests above this size are read a few at a time: most clients never send one.
 _LARGE_REQUEST_BYTES = 64 * 1024

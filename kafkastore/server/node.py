@@ -7,7 +7,7 @@ runs in the event loop, which has all of their state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkastore.formats.messages.message_codec import Elsewhere
@@ -25,17 +25,20 @@ from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import Client
 from kafkastore.server.describing_requests import DescribingRequests
+from kafkastore.server.fetch.sessions import FetchSessions
+from kafkastore.server.fetch.waiting import LogWatch
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests
 from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
+from kafkastore.server.served_log import ServedLog
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 _THREADS = 8
-#: How often a log that a client waits for is looked at, s.
-_LOOK_EVERY = 0.05
+#: How often it is looked whether a client that waits has gone, s.
+_LOOK_AT_CLIENT_EVERY = 1
 _OLDEST_VERSION = 0
 
 
@@ -64,9 +67,11 @@ class ServedNode:
         self._is_waiting_over = False
         self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
-        self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
+        self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
+        self._sessions = FetchSessions(self._fetching.topic_name)
         self._groups = GroupRequests(catalog, node)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
+        self._watch: LogWatch[ServedLog] = LogWatch(self._threads)
         self._handlers = self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
@@ -78,6 +83,7 @@ class ServedNode:
     def close(self) -> None:
         """End timers and threads."""
         self._groups.close()
+        self._watch.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
@@ -91,6 +97,7 @@ class ServedNode:
     def stop_waiting(self) -> None:
         """Answer the requests that wait for new records."""
         self._is_waiting_over = True
+        self._watch.wake()
 
     def client(self, host: str, port: int) -> Client:
         """Return a client that has just connected."""
@@ -211,22 +218,30 @@ class ServedNode:
         """Read; at the end of the logs wait for more, up to the client's time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
+        least_bytes = min(request["min_bytes"], request["max_bytes"], MAX_FETCH_BYTES)
+        context = self._sessions.context(request, header.version)
         while True:
             fetched: Fetched = await loop.run_in_executor(
-                self._threads, self._fetching.fetch, request, header.version
+                self._threads, self._fetching.fetch, context.wanted, request, header.version
             )
-            is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
-            is_over = self._is_waiting_over or client.has_left()
-            if is_enough or is_over or loop.time() >= deadline or not fetched.logs:
+            is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
+            is_over = self._is_waiting_over or client.has_left() or loop.time() >= deadline
+            if is_enough or is_over:
                 break
             fetched.close()
-            while (left := deadline - loop.time()) > 0:
-                await asyncio.sleep(min(left, _LOOK_EVERY))
-                if self._is_waiting_over or client.has_left():
-                    break
-                if any(log.state != before for log, before in fetched.logs):
-                    break
-        return fetched.response
+            await self._wait(fetched.logs, deadline, client)
+        ends = self._fetching.node_endpoints(fetched.rows, header.version)
+        return context.respond(fetched.rows) | ends
+
+    async def _wait(
+        self, states: Sequence[tuple[ServedLog, object]], deadline: float, client: Client
+    ) -> None:
+        """Wait until a log has another state, or nobody waits for that."""
+        loop = asyncio.get_running_loop()
+        while not self._is_waiting_over and not client.has_left():
+            left = deadline - loop.time()
+            if left <= 0 or await self._watch.wait(states, min(left, _LOOK_AT_CLIENT_EVERY)):
+                return
 
 
 def _at_once(answer: Callable[[Values, int], Values]) -> Handler:
