@@ -97,7 +97,7 @@ class Connections:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._node.close()
+        await self._node.close()
 
     def _stop_accepting(self) -> None:
         if self._accepting is not None:
