@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ _LARGE_REQUEST_BYTES = 64 * 1024
 _LARGE_REQUESTS = 16
 _SIZE_BYTES = 4
 _BACKLOG = 512
+#: The others are for the files that are sent.
+_SHARE_OF_OPEN_FILES = 3 / 4
 #: When no more files can be open, s.
 _ACCEPT_AGAIN_SECONDS = 0.2
 #: For the last bytes of a connection that ends, s.
@@ -59,6 +62,12 @@ class Connections:
         self._clients: dict[asyncio.Task[None], Client] = {}
         self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS)
         self._is_draining = False
+        open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_clients = limits.connections
+        if open_files != resource.RLIM_INFINITY:
+            self._most_clients = min(
+                limits.connections, max(1, int(open_files * _SHARE_OF_OPEN_FILES))
+            )
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -88,7 +97,7 @@ class Connections:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._node.close()
+        await self._node.close()
 
     def _stop_accepting(self) -> None:
         if self._accepting is not None:
@@ -108,7 +117,7 @@ class Connections:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                 continue
             client = self._node.client(host, port)
-            if len(self._clients) >= self._limits.connections:
+            if len(self._clients) >= self._most_clients:
                 accepted.close()
                 self._ended(client, EndReason.TOO_MANY_CONNECTIONS)
                 continue
@@ -119,8 +128,8 @@ class Connections:
     def _ended(self, client: Client, reason: EndReason, detail: str = "") -> None:
         """Report a client that has gone."""
         CONNECTION_LOG.info(
-            "%s disconnected: %s; %s",
-            client.address, f"{reason} ({detail})" if detail else reason, client,
+            "%s disconnected: %s%s; %s",
+            client.address, reason, f" ({detail})" if detail else "", client,
         )
         if self._metrics is not None:
             self._metrics.connection_ended(reason)

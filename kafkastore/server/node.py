@@ -37,8 +37,8 @@ from kafkastore.server.served_log import ServedLog
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 _THREADS = 8
-#: How often it is looked whether a client that waits has gone, s.
-_LOOK_AT_CLIENT_EVERY = 1
+#: How often it is looked whether a client that waits has left, s.
+_LOOK_FOR_CLIENT_EVERY = 0.5
 _OLDEST_VERSION = 0
 
 
@@ -65,6 +65,7 @@ class ServedNode:
         self._users = users
         self._metrics = metrics
         self._is_waiting_over = False
+        self._waiting: set[asyncio.Future[Values | None]] = set()
         self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
@@ -80,8 +81,11 @@ class ServedNode:
             for key in _OF_GROUPS:
                 del self._handlers[key]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End timers and threads."""
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
         self._groups.close()
         self._watch.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -95,7 +99,7 @@ class ServedNode:
         self._groups.forget_stored()
 
     def stop_waiting(self) -> None:
-        """Answer the requests that wait for new records."""
+        """Answer the requests that wait, with what there is."""
         self._is_waiting_over = True
         self._watch.wake()
 
@@ -150,8 +154,8 @@ class ServedNode:
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
             ApiKey.LIST_TRANSACTIONS: self._in_thread(describing.list_transactions),
             ApiKey.FIND_COORDINATOR: self._of_group(groups.find_coordinator),
-            ApiKey.JOIN_GROUP: self._join_group,
-            ApiKey.SYNC_GROUP: self._sync_group,
+            ApiKey.JOIN_GROUP: self._while_connected(self._join_group),
+            ApiKey.SYNC_GROUP: self._while_connected(self._sync_group),
             ApiKey.HEARTBEAT: self._of_group(groups.heartbeat),
             ApiKey.LEAVE_GROUP: self._of_group(groups.leave_group),
             ApiKey.OFFSET_COMMIT: self._of_group(groups.offset_commit),
@@ -165,6 +169,20 @@ class ServedNode:
         async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, answer, request, header.version)
+
+        return handler
+
+    def _while_connected(self, answer: Handler) -> Handler:
+        """Send nothing if the client leaves, or the server ends, while others are waited for."""
+        async def handler(request: Values, header: RequestHeader, client: Client) -> Values | None:
+            task = asyncio.ensure_future(answer(request, header, client))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+            while not task.done():
+                await asyncio.wait({task}, timeout=_LOOK_FOR_CLIENT_EVERY)
+                if not task.done() and (self._is_waiting_over or client.has_left()):
+                    return None
+            return task.result()
 
         return handler
 
@@ -240,7 +258,7 @@ class ServedNode:
         loop = asyncio.get_running_loop()
         while not self._is_waiting_over and not client.has_left():
             left = deadline - loop.time()
-            if left <= 0 or await self._watch.wait(states, min(left, _LOOK_AT_CLIENT_EVERY)):
+            if left <= 0 or await self._watch.wait(states, min(left, _LOOK_FOR_CLIENT_EVERY)):
                 return
 
 

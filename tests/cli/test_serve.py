@@ -2,19 +2,28 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli.running import Run, assert_one_sentence
-from models.protocol_client import ProtocolClient
+from models.protocol_client import LARGEST, ProtocolClient
 
+import kafkastore
 from kafkastore import samples
+from kafkastore.formats.requests.apis import ApiKey
+from kafkastore.server.client import DEFAULT_LIMITS, EndReason
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 FREE = ("--listen", "127.0.0.1:0")
@@ -79,6 +88,94 @@ def test_only_the_chosen_topics_are_served_and_clients_are_shown(logs: Path) -> 
         assert err.count("\n") == 2
 
 
+def test_who_a_client_says_it_is_stays_in_its_line(logs: Path) -> None:
+    with serving(logs, *FREE, "--json", "--verbose") as (process, line):
+        with ProtocolClient(json.loads(line)["bootstrap_servers"]) as client:
+            client.ask(
+                ApiKey.API_VERSIONS, 3,
+                client_software_name="tests\x1b[2J", client_software_version="1\n2",
+            )
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=600)
+        connected, disconnected = err.splitlines()
+        assert "127.0.0.1:" in connected
+        assert any(each in disconnected for each in EndReason)
+        for part in ("client tests,", "tests\\x1b[2J 1\\n2", "1 req"):
+            assert part in disconnected
+
+
+def test_sighup_lists_the_directories_and_reads_files_again(logs: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(logs, tmp_path / "logs"))
+    with serving(copy, *FREE, "--json") as (process, line):
+        address = json.loads(line)["bootstrap_servers"]
+        with ProtocolClient(address) as client:
+            topics = set(client.topic_ids())
+            stat = copy.stat()
+            shutil.copytree(copy / "up-0", copy / "new-0")
+            # As on a file system that has not told this machine of the change yet.
+            os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            assert set(client.topic_ids()) == topics
+            process.send_signal(signal.SIGHUP)
+            deadline = time.monotonic() + 60
+            while set(client.topic_ids()) == topics:
+                assert time.monotonic() < deadline
+            assert set(client.topic_ids()) == {*topics, "new"}
+            shutil.rmtree(copy)
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr is not None
+            assert process.stderr.readline()
+            assert set(client.topic_ids()) == {*topics, "new"}
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=600)
+        assert process.returncode == 0
+
+
+def test_a_second_sigterm_does_not_wait_for_responses(tmp_path: Path) -> None:
+    with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
+        writer = log_dir.writer("large", 0)
+        for number in range(60):
+            writer.append_records([
+                SimpleNamespace(timestamp=number, key=None, value=bytes(900_000))
+            ])
+    with (
+        serving(tmp_path / "logs", *FREE, "--json") as (process, line),
+        ProtocolClient(json.loads(line)["bootstrap_servers"]) as client,
+    ):
+        client.send(ApiKey.FETCH, 11, max_wait_ms=0, max_bytes=LARGEST, topics=({
+            "topic": "large", "partitions": (
+                {"partition": 0, "fetch_offset": 0, "partition_max_bytes": LARGEST},
+            )},))
+        assert int.from_bytes(client.socket.recv(4), "big") > 50_000_000
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(600) == 0
+        assert time.monotonic() - start < DEFAULT_LIMITS.drain - 1
+
+
+def test_metrics_are_where_the_command_says(logs: Path) -> None:
+    with (
+        serving(logs, *FREE, "--json", "--metrics", "127.0.0.1:0") as (_, line),
+        urllib.request.urlopen(f"http://{json.loads(line)['metrics']}/metrics") as answer,
+    ):
+        assert b"kafkastore_log_end_offset" in answer.read()
+
+
+def test_without_the_library_metrics_are_refused_in_one_sentence(
+    run: Run, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.setattr(
+        "kafkastore.server.metrics.find_spec",
+        lambda name: None if name == "prometheus_client" else find_spec(name),
+    )
+    ran = run("serve", logs, *FREE, "--metrics", "127.0.0.1:0")
+    assert_one_sentence(ran, "pip install 'kafkastore[serve]'")
+    assert ran.out == ""
+
+
 def test_clients_are_led_to_the_advertised_address(logs: Path) -> None:
     advertised = ("--advertise", "kafka.example:19092")
     with serving(logs, "--listen", "127.0.0.1:0", *advertised, "--json") as (_, line):
@@ -97,6 +194,9 @@ def test_clients_are_led_to_the_advertised_address(logs: Path) -> None:
         (("--listen", "0.0.0.0:0"), "advertise"),
         (("--listen", "[::]:0"), "advertise"),
         ((*FREE, "--advertise", "0.0.0.0:9092"), "advertise"),
+        ((*FREE, "--metrics", "9100"), "metrics"),
+        ((*FREE, "--metrics", "no.such.host.invalid:0"), "no.such.host.invalid"),
+        ((*FREE, "--max-connections", "0"), "max-connections"),
         ((*FREE, "--rules", "9.9.9"), "9.9.9"),
         ((*FREE, "--rules", "wrong"), "wrong"),
         ((*FREE, "--topic", "missing"), "missing"),
@@ -120,6 +220,7 @@ def test_a_port_in_use_is_refused(run: Run, logs: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         address = f"127.0.0.1:{sock.getsockname()[1]}"
         assert_one_sentence(run("serve", logs, "--listen", address), address)
+        assert_one_sentence(run("serve", logs, *FREE, "--metrics", address), address)
 
 
 def test_others_than_this_machine_are_warned_of(logs: Path) -> None:

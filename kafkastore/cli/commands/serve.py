@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -88,6 +90,8 @@ def command(
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
+    exit_code = call.problems.exit_code    # at the end, the directories may be gone
+    _allow_open_files()
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
@@ -101,7 +105,14 @@ def command(
             print_note(f"who reaches {scraped} can read the names of topics and groups")
         _show(call, served)
         _wait(served, signals)
-    return call.problems.exit_code
+    return exit_code
+
+
+def _allow_open_files() -> None:
+    """Allow as many open files as this user may have: connections are files too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):    # macOS has a limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
