@@ -1,4 +1,4 @@
-"""The paths that this process writes, renames or removes, by audit events of Python."""
+"""The paths that this process changes, and those that it reads, by audit events of Python."""
 from __future__ import annotations
 
 import os
@@ -15,6 +15,7 @@ _CHANGING = {
     "os.symlink": ((1, 2),), "os.truncate": ((0, None),), "os.utime": ((0, 3),),
     "os.setxattr": ((0, None),), "os.removexattr": ((0, None),), "shutil.rmtree": ((0, None),),
 }
+_READING = ("open", "os.listdir", "os.scandir")
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -27,9 +28,13 @@ class Touched(NamedTuple):
 
 
 _listening: list[list[Touched]] = []
+_reading: list[list[str]] = []
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _READING and isinstance(arguments[0], str | os.PathLike):
+        for heard in _reading:
+            heard.append(os.fspath(arguments[0]))
     if not _listening:
         return
     if event == "open":
@@ -51,11 +56,22 @@ def _note(event: str, arguments: tuple[Any, ...]) -> None:
         touched = Touched(
             os.path.abspath(os.fsdecode(path)), event, threading.current_thread().name
         )
-        for heard in _listening:
-            heard.append(touched)
+        for each in _listening:
+            each.append(touched)
 
 
 sys.addaudithook(_note)    # can't be removed again; it does nothing unless somebody listens
+
+
+@contextmanager
+def read_paths() -> Iterator[list[str]]:
+    """Collect the files that all threads open, and the directories that they list."""
+    heard: list[str] = []
+    _reading.append(heard)
+    try:
+        yield heard
+    finally:
+        _reading.remove(heard)
 
 
 @contextmanager
