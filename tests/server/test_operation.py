@@ -12,13 +12,14 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 from urllib.error import URLError
 
 import pytest
 from models.protocol_client import LARGEST, ProtocolClient
-from models.unprivileged import as_nobody
+from models.unprivileged import as_nobody, give_to_nobody
 from prometheus_client.parser import text_string_to_metric_families
 
 import kafkastore
@@ -484,15 +485,13 @@ def everything(root: Path) -> int:
         return sum(len(row["records"]) for row in client.fetch(11, places).values())
 
 
-def test_a_user_who_may_only_read_serves_everything(logs, tmp_path_factory):
-    root = tmp_path_factory.mktemp("readable")
-    copy = Path(shutil.copytree(logs, root / "logs"))
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    for path in copy.parents:
-        if path.owner() == root.owner() and "pytest" in str(path):
-            path.chmod(0o755)
-    found = as_nobody(lambda: everything(copy))
+def test_a_user_who_may_only_read_serves_everything(logs):
+    with TemporaryDirectory() as place:     # nobody reaches the folders of pytest
+        copy = Path(shutil.copytree(logs, Path(place) / "logs"))
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        give_to_nobody(Path(place))
+        found = as_nobody(lambda: everything(copy))
     assert found == everything(logs) > 0
 
 
