@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.rules import CORRECT, broker_rules
 from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.connections import Connections
 from kafkastore.server.node import ServedNode
+from kafkastore.server.served_log import Reading, check_served
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, open_paths
 
@@ -83,6 +85,8 @@ def serve(
     with_groups: bool = True,
     tls: Tls | None = None,
     users: AnyPath | None = None,
+    on_corrupt: OnCorrupt = "raise",
+    as_v2: bool = False,
 ) -> Iterator[ServedCluster]:
     """Serve directories to Kafka clients, as a cluster of one node, in a block.
 
@@ -113,6 +117,11 @@ def serve(
     users : path-like, optional
         A file with a line ``name:password`` for each user: clients then authenticate, by SASL
         PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    on_corrupt : "raise" or "skip"
+        At a corrupt batch, give consumers the error CORRUPT_MESSAGE; or continue at the next valid
+        batch. `ServedCluster.catalog` has what was `skipped`.
+    as_v2 : bool
+        Whether messages of formats 0 and 1 are sent as record batches (magic 2).
 
     Yields
     ------
@@ -121,8 +130,8 @@ def serve(
     Raises
     ------
     ArgumentValueError
-        If an address is not ``host:port``, or the advertised one stands for all addresses; or
-        the certificate can't be used.
+        If an address is not ``host:port``, or the advertised one stands for all addresses; the
+        certificate can't be used; or `on_corrupt` is another choice.
     UsersFileError
         If the users file can't be used.
     OSError
@@ -144,7 +153,7 @@ def serve(
         return store, store.chosen(partitions)
 
     with serve_catalog(
-        Catalog(list_partitions, metadata),
+        Catalog(list_partitions, metadata, Reading(check_served(on_corrupt), as_v2)),
         listen=listen, advertise=advertise, rules=rules, with_groups=with_groups, tls=tls,
         users=users,
     ) as served:

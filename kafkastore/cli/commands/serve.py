@@ -21,6 +21,7 @@ from kafkastore.errors import ArgumentValueError
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.connections import CONNECTION_LOG
+from kafkastore.server.served_log import READING_LOG, Reading
 from kafkastore.server.serving import Address, parse_addresses, serve_catalog
 
 
@@ -45,6 +46,14 @@ from kafkastore.server.serving import Address, parse_addresses, serve_catalog
     "--users", type=ANY_PATH, metavar="FILE",
     help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
 )
+@click.option(
+    "--on-corrupt", type=click.Choice(("error", "skip")), default="error", show_default=True,
+    help="At a corrupt batch, consumers get the error CORRUPT_MESSAGE; or skip continues at the "
+    "next valid batch. The exit code is then not 0.",
+)
+@click.option(
+    "--as-v2", is_flag=True, help="Send messages of formats 0 and 1 as record batches (magic 2)."
+)
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 def command(
     call: StoreCall,
@@ -53,6 +62,8 @@ def command(
     rules: str,
     tls: tuple[Path, Path] | None,
     users: Path | None,
+    on_corrupt: str,
+    as_v2: bool,
     no_groups: bool,
 ) -> int:
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
@@ -67,7 +78,10 @@ def command(
         address, _ = parse_addresses(listen, advertise)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
-    catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
+    READING_LOG.addHandler(_Notes())
+    READING_LOG.propagate = False
+    reading = Reading("skip" if on_corrupt == "skip" else "raise", as_v2)
+    catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
@@ -78,7 +92,17 @@ def command(
         )
         _show(call, served.bootstrap_servers, catalog)
         _wait()
+    if catalog.skipped:
+        call.problems.count += len(catalog.skipped)
+        print_note(f"skipped corrupt bytes at {format_count(len(catalog.skipped), 'place')}")
     return call.problems.exit_code
+
+
+class _Notes(logging.Handler):
+    """A note for what can't be read."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_note(record.getMessage())
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
