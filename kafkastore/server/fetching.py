@@ -28,7 +28,7 @@ from kafkastore.server.fetch.sessions import (
     is_from_follower,
 )
 from kafkastore.server.replica_lookup import epoch_error
-from kafkastore.server.served_log import READING_LOG, ServedLog, State
+from kafkastore.server.served_log import ServedLog, State
 
 #: Most bytes of one response that are in memory: small, converted or remote batches.
 MAX_COPIED_BYTES = 8 * 1024 * 1024
@@ -179,10 +179,11 @@ class Fetching:
         try:
             log.follow()
             return _read(log, wanted, budget, is_committed=is_committed)
-        except CorruptionError:
+        except CorruptionError as error:
+            log.report(error)
             return _error_row(wanted, ErrorCode.CORRUPT_MESSAGE)
         except (KafkaStoreError, OSError) as error:
-            READING_LOG.warning("%s can't be read: %s", log.log.path, error)
+            log.report(error)
             return _error_row(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 

@@ -21,6 +21,7 @@ from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
     FIRST_VERSION_WITH_ISOLATION,
+    LATEST_TIMESTAMP,
     NEWEST_VERSION,
     READ_COMMITTED,
 )
@@ -230,6 +231,8 @@ class ReadingRequests:
                     log.log, timestamp, max(asked["max_num_offsets"], 0)
                 )
                 return {"old_style_offsets": list(offsets)}
+            if timestamp == LATEST_TIMESTAMP and self.rules == CORRECT:
+                return self._latest(log, request, version)
             by_rules = self._version_of_rules(version)
             is_committed = (
                 request["isolation_level"] == READ_COMMITTED
@@ -242,12 +245,15 @@ class ReadingRequests:
                 "read_committed" if is_committed else "read_uncommitted",
                 request_version=by_rules,
                 current_leader_epoch=log.leader_epoch,
+                on_corrupt=log.on_corrupt,
+                skipped=log.skipped,
             )
         except UnsupportedTimestampError:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
         except UnsupportedForMessageFormatError:
             return {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
-        except _UNREADABLE:
+        except _UNREADABLE as error:
+            log.report(error)
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         if found is None:
             return {}
@@ -255,6 +261,18 @@ class ReadingRequests:
         if version >= FIRST_VERSION_WITH_EPOCHS and found.leader_epoch is not None:
             answer["leader_epoch"] = found.leader_epoch
         return answer
+
+    @staticmethod
+    def _latest(log: ServedLog, request: Values, version: int) -> Values:
+        """Return where consumers' records end, as Fetch does."""
+        end = log.bounds.end
+        if (
+            version >= FIRST_VERSION_WITH_ISOLATION
+            and request["isolation_level"] == READ_COMMITTED
+        ):
+            end = log.last_stable_offset(end).offset
+        epoch = {"leader_epoch": log.leader_epoch} if version >= FIRST_VERSION_WITH_EPOCHS else {}
+        return {"offset": end} | epoch
 
     def _is_unsupported(self, timestamp: int, version: int) -> bool:
         """Return whether a timestamp is none of a version; older brokers look up any."""

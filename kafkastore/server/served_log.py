@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from typing import NamedTuple
 
+from kafkastore.arguments import check_choice
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.file_names import LOG_START_OFFSET_CHECKPOINT
@@ -21,6 +23,7 @@ FIRST_EPOCH = 0
 READING_LOG = logging.getLogger(__name__)
 _CHECKPOINT_SEEN = "log start offset checkpoint"
 _TAIL_BYTES = 128
+_SECONDS_BETWEEN_REPORTS = 60
 
 
 class State(NamedTuple):
@@ -64,6 +67,12 @@ class Reading(NamedTuple):
 
 
 AS_STORED = Reading()
+_ON_CORRUPT: tuple[OnCorrupt, ...] = ("raise", "skip")
+
+
+def check_served(on_corrupt: str) -> OnCorrupt:
+    """Return a choice of `on_corrupt` that servers have, or raise `ArgumentValueError`."""
+    return check_choice("on_corrupt", on_corrupt, _ON_CORRUPT)
 
 
 class ServedLog:
@@ -80,11 +89,24 @@ class ServedLog:
         self._known_epoch = leader_epoch
         self._reading = reading
         self.skipped = SkippedPlaces() if skipped is None else skipped
+        self._said, self._said_at = "", 0.0
         self._lock = threading.Lock()
         self._transactions = KnownTransactions(log, self.damage)
         # Listing thousands of partitions at the start would take longer than the rest of it.
         self._followed: State | None = None
         self._tail: tuple[int, bytes] | None = None    # once there are known transactions
+
+    @property
+    def on_corrupt(self) -> OnCorrupt:
+        """How corrupt bytes are handled."""
+        return self._reading.on_corrupt
+
+    def report(self, error: Exception) -> None:
+        """Report why something can't be read: clients try again, so once in a while."""
+        said, now = str(error), time.monotonic()
+        if said != self._said or now - self._said_at > _SECONDS_BETWEEN_REPORTS:
+            self._said, self._said_at = said, now
+            READING_LOG.warning("%s: %s", self.log.topic_partition, said)
 
     def damage(self) -> CorruptionHandler:
         """Return how a read handles corrupt bytes."""

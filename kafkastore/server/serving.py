@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafkastore.arguments import whole_number
 from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.rules import CORRECT, broker_rules
 from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
@@ -24,6 +25,7 @@ from kafkastore.server.connections import Connections
 from kafkastore.server.log_metrics import LogMetrics
 from kafkastore.server.metrics import ServerMetrics, metrics_endpoint
 from kafkastore.server.node import ServedNode
+from kafkastore.server.served_log import Reading, check_served
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, open_store
 
@@ -121,6 +123,8 @@ def serve(
     users: AnyPath | None = None,
     max_connections: int = DEFAULT_LIMITS.connections,
     metrics: str | None = None,
+    on_corrupt: OnCorrupt = "raise",
+    as_v2: bool = False,
 ) -> Iterator[ServedCluster]:
     """Serve directories to Kafka clients, as a cluster of one node, in a block.
 
@@ -155,6 +159,11 @@ def serve(
         More connections are closed at once.
     metrics : str, optional
         Where Prometheus scrapes metrics, ``host:port``.
+    on_corrupt : "raise" or "skip"
+        At a corrupt batch, give consumers the error CORRUPT_MESSAGE; or continue at the next valid
+        batch. `ServedCluster.catalog` has what was `skipped`.
+    as_v2 : bool
+        Whether messages of formats 0 and 1 are sent as record batches (magic 2).
 
     Yields
     ------
@@ -163,8 +172,8 @@ def serve(
     Raises
     ------
     ArgumentValueError
-        If an address is not ``host:port``, or the advertised one stands for all addresses; or
-        the certificate can't be used.
+        If an address is not ``host:port``, or the advertised one stands for all addresses; the
+        certificate can't be used; or `on_corrupt` is another choice.
     UsersFileError
         If the users file can't be used.
     MissingExtraError
@@ -188,7 +197,7 @@ def serve(
         return store, store.chosen(partitions)
 
     with serve_catalog(
-        Catalog(list_partitions, metadata),
+        Catalog(list_partitions, metadata, Reading(check_served(on_corrupt), as_v2)),
         listen=listen, advertise=advertise, rules=rules, with_groups=with_groups, tls=tls,
         users=users, metrics=metrics,
         limits=ClientLimits(whole_number("max_connections", max_connections, 1)),

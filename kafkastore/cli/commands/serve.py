@@ -14,7 +14,7 @@ import click
 
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import escape_control_characters, print_text
-from kafkastore.cli.output.failures import print_note
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
@@ -23,6 +23,7 @@ from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import CONNECTION_LOG
+from kafkastore.server.served_log import READING_LOG, Reading
 from kafkastore.server.serving import (
     Address,
     ServedCluster,
@@ -53,6 +54,14 @@ from kafkastore.server.serving import (
     "--users", type=ANY_PATH, metavar="FILE",
     help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
 )
+@click.option(
+    "--on-corrupt", type=click.Choice(("error", "skip")), default="error", show_default=True,
+    help="At a corrupt batch, consumers get the error CORRUPT_MESSAGE; or skip continues at the "
+    "next valid batch. The exit code is then not 0.",
+)
+@click.option(
+    "--as-v2", is_flag=True, help="Send messages of formats 0 and 1 as record batches (magic 2)."
+)
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 @click.option(
     "--max-connections", metavar="N", type=click.IntRange(1), default=DEFAULT_LIMITS.connections,
@@ -69,6 +78,8 @@ def command(
     rules: str,
     tls: tuple[Path, Path] | None,
     users: Path | None,
+    on_corrupt: str,
+    as_v2: bool,
     no_groups: bool,
     max_connections: int,
     metrics: str | None,
@@ -89,7 +100,10 @@ def command(
         scraped = None if metrics is None else parse_address("metrics", metrics)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
-    catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
+    READING_LOG.addHandler(_Notes())
+    READING_LOG.propagate = False
+    reading = Reading("skip" if on_corrupt == "skip" else "raise", as_v2)
+    catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
     exit_code = call.problems.exit_code    # at the end, the directories may be gone
     _allow_open_files()
     with serve_catalog(
@@ -105,6 +119,9 @@ def command(
             print_note(f"who reaches {scraped} can read the names of topics and groups")
         _show(call, served)
         _wait(served, signals)
+    if catalog.skipped:
+        print_note(f"skipped corrupt bytes at {format_count(len(catalog.skipped), 'place')}")
+        return exit_code or FOUND_PROBLEMS
     return exit_code
 
 
@@ -113,6 +130,13 @@ def _allow_open_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):    # macOS has a limit of its own
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+class _Notes(logging.Handler):
+    """A note for what can't be read."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_note(record.getMessage())
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
