@@ -24,10 +24,11 @@ from kafkastore.formats.requests.apis import (
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
+from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
-from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.reading_requests import ReadingRequests, is_known_software
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
@@ -35,6 +36,7 @@ _THREADS = 8
 #: How often a log that a client waits for is looked at, s.
 _LOOK_EVERY = 0.05
 _OLDEST_VERSION = 0
+_FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class Client(NamedTuple):
@@ -69,9 +71,9 @@ class ServedNode:
         users: Users | None = None,
     ) -> None:
         self._users = users
-        self._catalog = catalog
+        self._catalog, self._node = catalog, node
         self._reading = ReadingRequests(catalog, node, rules)
-        self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
+        self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
         self._groups = GroupRequests(catalog, node)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
         self._handlers = self._all_handlers()
@@ -116,6 +118,7 @@ class ServedNode:
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
         describing = DescribingRequests(self._catalog)
+        configs = ConfigRequests(self._catalog, self._node)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
             ApiKey.FETCH: self._fetch,
@@ -128,7 +131,7 @@ class ServedNode:
             ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
             ApiKey.DESCRIBE_ACLS: self._in_thread(describing.describe_acls),
-            ApiKey.DESCRIBE_CONFIGS: self._in_thread(describing.describe_configs),
+            ApiKey.DESCRIBE_CONFIGS: self._in_thread(configs.describe_configs),
             ApiKey.DESCRIBE_LOG_DIRS: self._in_thread(describing.describe_log_dirs),
             ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
@@ -159,8 +162,10 @@ class ServedNode:
         return handler
 
     async def _api_versions(
-        self, _request: Values, _header: RequestHeader, _client: Client
+        self, request: Values, header: RequestHeader, _client: Client
     ) -> Values:
+        if header.version >= _FIRST_VERSION_WITH_SOFTWARE and not is_known_software(request):
+            return {"error_code": ErrorCode.INVALID_REQUEST}
         return self._reading.api_versions(self._handlers)
 
     async def _sasl_handshake(
@@ -185,6 +190,7 @@ class ServedNode:
         return self._reading.refuse_produce(request, header.version)
 
     async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:
+        await self._groups.load()
         return await self._groups.join_group(
             request, header.version, header.client_id or "", client.host
         )
