@@ -23,7 +23,6 @@ from kafkastore.server.served_log import AS_STORED, Reading, ServedLog, SkippedP
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.writing.topic_settings import settings_of
 
 DEFAULT_NODE_ID = 1
 ListPartitions = Callable[[], tuple[LogStore, Sequence[TopicPartition]]]
@@ -96,9 +95,8 @@ class Catalog:
 
     def _list(self) -> None:
         self.store, chosen = self._list_partitions()
-        cluster = find_cluster_or_warn(self.store, self._metadata)
+        self.cluster = cluster = find_cluster_or_warn(self.store, self._metadata)
         self.cluster_id = _cluster_id(self.store, cluster)
-        self.settings = settings_of(cluster, self.store, None)
         node_ids = [each.node_id for each in self.store.log_dirs if each.node_id is not None]
         self.node_id = node_ids[0] if node_ids else DEFAULT_NODE_ID
         found: dict[str, dict[int, ServedLog]] = {}

@@ -81,8 +81,6 @@ class ClassicGroup:
     async def join(self, request: Values, version: int, client_id: str, host: str) -> Values:
         """Answer JoinGroup: at once with an error, or when all members have joined."""
         member_id, instance_id = request["member_id"], request["group_instance_id"]
-        if request["session_timeout_ms"] not in SESSION_TIMEOUTS:
-            return error_to_join(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
         if not self._supports(request):
             return error_to_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         if not member_id:

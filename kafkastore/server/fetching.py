@@ -38,6 +38,8 @@ _UNKNOWN_OFFSET = -1
 #: Older clients do not know the error for a failed disk.
 _LAST_WITHOUT_STORAGE_ERROR = 5
 _FIRST_WITH_NODE_ENDPOINTS = 16
+#: Errors of rows whose log is not known.
+_OF_UNKNOWN_LOGS = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Fetched(NamedTuple):
@@ -67,7 +69,7 @@ class _Budget:
         """Return the room of the next partition."""
         room = min(max_bytes, self.left)
         if self.files >= MAX_OPEN_FILES:
-            room = min(room, SMALL_BYTES, self.copied_left)
+            room = min(room, SMALL_BYTES, max(self.copied_left, 0))
         return ResponseRoom(room, max(self.copied_left, 0), not self.taken)
 
     def take(self, found: FoundBatches) -> None:
@@ -192,6 +194,7 @@ def _error_row(wanted: Wanted, error: ErrorCode) -> Values:
         "partition_index": wanted.partition,
         "error_code": error,
         "high_watermark": _UNKNOWN_OFFSET,
+        "aborted_transactions": [] if error in _OF_UNKNOWN_LOGS else None,
         "records": b"",
     }
 
@@ -231,7 +234,9 @@ def _read(log: ServedLog, wanted: Wanted, budget: _Budget, *, is_committed: bool
             raise end_error.again()
         return row
     room = budget.room(wanted.max_bytes)
-    if room.max_bytes <= 0 and not room.at_least_one:
+    if room.max_bytes < 0:
+        return _error_row(wanted, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if room.max_bytes == 0 and not room.at_least_one:
         return row
     found = log.read(offset, stable, room)
     if found is None or not found.size:

@@ -16,21 +16,30 @@ from kafkastore.formats.requests.list_offsets import UNKNOWN_EPOCH, UNKNOWN_OFFS
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.classic_group import (
     NO_GENERATION,
+    SESSION_TIMEOUTS,
     ClassicGroup,
     ClassicState,
     error_to_join,
 )
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError, committed_offsets
 
-GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
+#: Kinds of keys that have a coordinator: groups and transactional ids.
+_COORDINATORS = (0, 1)
+#: What brokers say before version 4, of `ErrorCode.NONE`.
+_NO_ERROR = "NONE"
 _FIRST_VERSION_WITH_KEYS = 4
 _FIRST_VERSION_WITH_MEMBERS = 3
 _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_VERSION_WITH_TOPIC_IDS = 10
-_CLASSIC, _CONSUMER = "classic", "consumer"
+_CLASSIC = "classic"
 _READ = 1 << 3 | 1 << 8
 _DEAD = "Dead"
 _FIRST_DESCRIBE_WITH_ERRORS = 6
+
+
+def _unknown_member(request: Values) -> ErrorCode:
+    """Return the error for a member of a group that is not here."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if request["group_id"] else ErrorCode.INVALID_GROUP_ID
 
 
 class Commit(NamedTuple):
@@ -92,14 +101,15 @@ class GroupRequests:
 
     def find_coordinator(self, request: Values, version: int) -> Values:
         """Name the one node for every group and transactional id."""
-        is_known = request["key_type"] in (GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
-        found = {
-            "error_code": ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST,
-            "error_message": None if is_known else "share groups have no coordinator here",
-            "node_id": self.node.node_id if is_known else -1,
-            "host": self.node.host if is_known else "",
-            "port": self.node.port if is_known else -1,
-        }
+        if request["key_type"] in _COORDINATORS:
+            text = _NO_ERROR if version < _FIRST_VERSION_WITH_KEYS else ""
+            found = {"error_message": text, **self.node._asdict()}
+        else:
+            error = ErrorCode.INVALID_REQUEST
+            found = {
+                "error_code": error, "error_message": error.name,
+                "node_id": -1, "host": "", "port": -1,
+            }
         if version < _FIRST_VERSION_WITH_KEYS:
             return found
         return {"coordinators": [{"key": key} | found for key in request["coordinator_keys"]]}
@@ -113,10 +123,18 @@ class GroupRequests:
         group_id, member_id = request["group_id"], request["member_id"]
         if not group_id:
             return error_to_join(ErrorCode.INVALID_GROUP_ID, member_id)
+        if request["session_timeout_ms"] not in SESSION_TIMEOUTS:
+            return error_to_join(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
         group = self.groups.get(group_id)
         if group is None:
             if member_id:
-                return error_to_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+                is_known = group_id in self._stored or group_id in self._commits
+                has_protocol = request["protocol_type"] and request["protocols"]
+                return error_to_join(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_known and not has_protocol
+                    else ErrorCode.UNKNOWN_MEMBER_ID,
+                    member_id,
+                )
             group = self.groups[group_id] = ClassicGroup(group_id)
         return await group.join(request, version, client_id, host)
 
@@ -124,18 +142,20 @@ class GroupRequests:
         """Give a member its assignment, when the leader has sent it."""
         group = self.groups.get(request["group_id"])
         if group is None:
-            return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
+            return {"error_code": _unknown_member(request)}
         return await group.sync(request)
 
     def heartbeat(self, request: Values, _version: int) -> Values:
         """Keep a member alive."""
         group = self.groups.get(request["group_id"])
-        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(request)
+        error = _unknown_member(request) if group is None else group.heartbeat(request)
         return {"error_code": error}
 
     def leave_group(self, request: Values, version: int) -> Values:
         """Let members leave."""
         group = self.groups.get(request["group_id"])
+        if not request["group_id"]:
+            return {"error_code": ErrorCode.INVALID_GROUP_ID}
         if version < _FIRST_VERSION_WITH_MEMBERS:
             if group is None:
                 return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
@@ -282,7 +302,7 @@ class GroupRequests:
             "groups": [
                 {
                     "group_id": name,
-                    "protocol_type": _CONSUMER if group is None else group.protocol_type or "",
+                    "protocol_type": "" if group is None else group.protocol_type or "",
                     "group_state": state,
                     "group_type": _CLASSIC,
                 }
@@ -312,7 +332,7 @@ class GroupRequests:
             found: Values = {
                 "group_id": name,
                 "group_state": ClassicState.EMPTY if is_stored else _DEAD,
-                "protocol_type": _CONSUMER if is_stored else "",
+                "protocol_type": "",
             }
             if not is_stored and version >= _FIRST_DESCRIBE_WITH_ERRORS:
                 found["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND

@@ -24,13 +24,14 @@ from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import Client
+from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetch.sessions import FetchSessions
 from kafkastore.server.fetch.waiting import LogWatch
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
 from kafkastore.server.metrics import ServerMetrics
-from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.reading_requests import ReadingRequests, is_known_software
 from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
 from kafkastore.server.served_log import ServedLog
 
@@ -40,6 +41,7 @@ _THREADS = 8
 #: How often it is looked whether a client that waits has left, s.
 _LOOK_FOR_CLIENT_EVERY = 0.5
 _OLDEST_VERSION = 0
+_FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class UnknownRequestError(Exception):
@@ -66,7 +68,7 @@ class ServedNode:
         self._metrics = metrics
         self._is_waiting_over = False
         self._waiting: set[asyncio.Future[Values | None]] = set()
-        self._catalog = catalog
+        self._catalog, self._node = catalog, node
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
         self._sessions = FetchSessions(self._fetching.topic_name)
@@ -136,6 +138,7 @@ class ServedNode:
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
         describing = DescribingRequests(self._catalog)
+        configs = ConfigRequests(self._catalog, self._node)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
             ApiKey.FETCH: self._fetch,
@@ -148,7 +151,7 @@ class ServedNode:
             ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
             ApiKey.DESCRIBE_ACLS: self._in_thread(describing.describe_acls),
-            ApiKey.DESCRIBE_CONFIGS: self._in_thread(describing.describe_configs),
+            ApiKey.DESCRIBE_CONFIGS: self._in_thread(configs.describe_configs),
             ApiKey.DESCRIBE_LOG_DIRS: self._in_thread(describing.describe_log_dirs),
             ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
@@ -194,8 +197,10 @@ class ServedNode:
         return handler
 
     async def _api_versions(
-        self, request: Values, _header: RequestHeader, client: Client
+        self, request: Values, header: RequestHeader, client: Client
     ) -> Values:
+        if header.version >= _FIRST_VERSION_WITH_SOFTWARE and not is_known_software(request):
+            return {"error_code": ErrorCode.INVALID_REQUEST}
         client.software = " ".join(filter(None, (
             request["client_software_name"], request["client_software_version"],
         )))
@@ -223,6 +228,7 @@ class ServedNode:
         return refuse_produce(request, header.version)
 
     async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:
+        await self._groups.load()
         return await self._groups.join_group(
             request, header.version, header.client_id or "", client.host
         )

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from kafkastore.formats.requests.apis import ApiKey, RequestHeader, pack_request, parse_response
 
 FIRST_FETCH_WITH_TOPIC_IDS = 13
+FIRST_API_VERSIONS_WITH_SOFTWARE = 3
+SOFTWARE = {"client_software_name": "tests", "client_software_version": "1"}
 LARGEST = 2**31 - 1
 READ_COMMITTED = 1
 
@@ -32,6 +34,8 @@ class ProtocolClient(AbstractContextManager):
     def send(self, api_key, version, **fields):
         """Send a request without awaiting its response."""
         self._correlation_id += 1
+        if api_key == ApiKey.API_VERSIONS and version >= FIRST_API_VERSIONS_WITH_SOFTWARE:
+            fields = SOFTWARE | fields
         header = RequestHeader(api_key, version, self._correlation_id, "tests")
         self.socket.sendall(pack_request(header, fields))
         return header

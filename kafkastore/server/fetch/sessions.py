@@ -24,6 +24,7 @@ from typing import NamedTuple
 from kafkastore.arguments import INT32_MAX
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
+from kafkastore.formats.requests.list_offsets import UNKNOWN_EPOCH
 from kafkastore.server.fetch.batches import FileRange
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -276,8 +277,9 @@ class FetchSessions:
         for row in topic["partitions"]:
             yield Wanted(
                 name, topic_id, row["partition"], row["fetch_offset"],
-                row["partition_max_bytes"], row["current_leader_epoch"],
-                row["last_fetched_epoch"],
+                row["partition_max_bytes"],
+                max(row["current_leader_epoch"], UNKNOWN_EPOCH),    # each negative one is none
+                max(row["last_fetched_epoch"], UNKNOWN_EPOCH),
             )
 
     def _name_of(self, topic_id: str | None) -> str | None:
