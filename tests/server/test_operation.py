@@ -202,7 +202,7 @@ def test_requests_above_the_limits_end_their_connection(logs, ends):
     names = apis.MOST_REQUEST_ELEMENTS
     with serve(logs) as served:
         with ProtocolClient(served.bootstrap_servers) as client:
-            client.send(ApiKey.METADATA, 9, topics=names * ({"name": ""},))
+            client.send(ApiKey.METADATA, 9, topics=[{"name": str(n)} for n in range(names)])
             assert len(client.receive()) > names
             client.send(ApiKey.METADATA, 9, topics=(names + 1) * ({"name": ""},))
             assert client.has_ended()
@@ -451,6 +451,10 @@ HOSTILE = [
     "../secret", "..", ".", "/etc", "up-0/../../secret", "secret-0/..", "up\0", "\0", "", "up/",
     "u*", "__cluster_metadata", "up-0", "secret", "%2e%2e", "é" * 100, "x" * 32767,
 ]
+
+
+#: Of a name that no topic may have, Metadata says so.
+UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 
 def test_no_name_leads_to_a_file_outside_of_the_partitions(logs, writable_copy, tmp_path):
