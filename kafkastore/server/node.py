@@ -212,7 +212,8 @@ class ServedNode:
             if is_enough or (left := deadline - loop.time()) <= 0:
                 break
             fetched.close()
-            await self._watch.wait(fetched.logs, left)
+            if not await self._watch.wait(fetched.logs, left) and not fetched.records_bytes:
+                break    # nothing is read again that has not changed
         ends = self._fetching.node_endpoints(fetched.rows, header.version)
         return context.respond(fetched.rows) | ends
 

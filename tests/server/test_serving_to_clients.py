@@ -18,6 +18,7 @@ from models.seed import some
 
 from kafkastore.formats.state.file_names import parse_partition_directory
 from kafkastore.server import serve
+from kafkastore.server.fetch.sessions import FetchSessions
 
 with warnings.catch_warnings():
     # It reads its package's files by a deprecated way of Python 3.11.
@@ -201,12 +202,23 @@ def java_records(answer):
 
 
 @pytest.mark.parametrize("java", some(JAVA, 2, __name__))
-def test_java_consumers_read_what_a_broker_gave_them(require_broker, golden, java):
+def test_java_consumers_read_what_a_broker_gave_them(
+    require_broker, golden, java, monkeypatch
+):
     require_broker(java)
-    for version, name in some(CASES, 4, java):
+    epochs = []
+    find_context = FetchSessions.context
+    monkeypatch.setattr(
+        FetchSessions, "context",
+        lambda sessions, request, version: (
+            epochs.append(request["session_epoch"]) or find_context(sessions, request, version)
+        ),
+    )
+    for number, (version, name) in enumerate(some(CASES, 4, java)):
+        as_v2 = bool(number % 2)
         case = golden(version, name, "answers")
         topics = topics_of(case)
-        with serve(case.logs) as served:
+        with serve(case.logs, as_v2=as_v2) as served:
             asked = [
                 (topic, isolation) for topic in topics for isolation in (UNCOMMITTED, COMMITTED)
             ]
@@ -222,7 +234,14 @@ def test_java_consumers_read_what_a_broker_gave_them(require_broker, golden, jav
                 if isolation == UNCOMMITTED or not row.get("committed_offsets")
                 or record[0] in row["committed_offsets"]
             ]
-            assert java_records(answer) == wanted, (version, name, topic, isolation)
+            if as_v2:    # in which each record has a time, if only -1
+                wanted = [
+                    (*row[:3], row[3].replace("NoTimestampType", "CreateTime"), *row[4:])
+                    for row in wanted
+                ]
+            found = java_records(answer)
+            assert found == wanted, (version, name, topic, isolation, as_v2)
+    assert max(epochs) > 1, "the consumer continued a session"
 
 
 @pytest.mark.parametrize("java", some(JAVA, 2, "groups"))

@@ -52,8 +52,8 @@ class LogWatch(Generic[LogT]):
         if self._task is not None:
             self._task.cancel()
 
-    async def wait(self, states: Iterable[tuple[LogT, object]], seconds: float) -> None:
-        """Wait until a log has another state than the given one, or some seconds."""
+    async def wait(self, states: Iterable[tuple[LogT, object]], seconds: float) -> bool:
+        """Wait some seconds, or until a log has another state; return whether one has."""
         changed = asyncio.Event()
         states = list(states)
         for log, state in states:
@@ -70,6 +70,7 @@ class LogWatch(Generic[LogT]):
                 watched = self._watched.get(log)
                 if watched is not None:
                     watched.waiting.pop(changed, None)
+        return changed.is_set()
 
     def _watch(self, log: LogT) -> _Watched:
         watched = self._watched.get(log)
