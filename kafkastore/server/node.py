@@ -253,19 +253,23 @@ class ServedNode:
             if is_enough or is_over:
                 break
             fetched.close()
-            await self._wait(fetched.logs, deadline, client)
+            if not await self._wait(fetched.logs, deadline, client) and not fetched.records_bytes:
+                break    # nothing is read again that has not changed
         ends = self._fetching.node_endpoints(fetched.rows, header.version)
         return context.respond(fetched.rows) | ends
 
     async def _wait(
         self, states: Sequence[tuple[ServedLog, object]], deadline: float, client: Client
-    ) -> None:
-        """Wait until a log has another state, or nobody waits for that."""
+    ) -> bool:
+        """Wait until a log has another state, or nobody waits for that; return whether one has."""
         loop = asyncio.get_running_loop()
         while not self._is_waiting_over and not client.has_left():
             left = deadline - loop.time()
-            if left <= 0 or await self._watch.wait(states, min(left, _LOOK_FOR_CLIENT_EVERY)):
-                return
+            if left <= 0:
+                break
+            if await self._watch.wait(states, min(left, _LOOK_FOR_CLIENT_EVERY)):
+                return True
+        return False
 
 
 def _at_once(answer: Callable[[Values, int], Values]) -> Handler:

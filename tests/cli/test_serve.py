@@ -18,10 +18,14 @@ from types import SimpleNamespace
 
 import pytest
 from cli.running import Run, assert_one_sentence
-from models.protocol_client import LARGEST, ProtocolClient
+from models.log_directory import Log, Segment
+from models.protocol_client import LARGEST, ProtocolClient, batches
+from models.record_format import Batch, Row
+from models.record_reader import read_records
 
 import kafkastore
 from kafkastore import samples
+from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server.client import DEFAULT_LIMITS, EndReason
 
@@ -75,6 +79,39 @@ def test_ctrl_c_ends_it_as_every_command(logs: Path) -> None:
         assert (process.returncode, out) == (130, "")
         assert err.startswith("kafkastore: ")
         assert err.count("\n") == 1
+
+
+def test_corrupt_bytes_are_noted_once_and_old_messages_become_record_batches(
+    tmp_path: Path,
+) -> None:
+    written = [Batch((Row(offset, 5, b"k", b"v"),), magic=1) for offset in range(5)]
+    root = Log((Segment(0, tuple(written)),), True).write(tmp_path / "logs")
+    path = root / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[len(written[0].data) * 3 - 1] ^= 1
+    path.write_bytes(data)
+    for words, offsets, notes in (
+        ((), [0, 1], 1), (("--on-corrupt", "skip", "--as-v2"), [0, 1, 3, 4], 2)
+    ):
+        with serving(root, *FREE, *words) as (process, line):
+            with ProtocolClient(line.split()[-1]) as client:
+                found, offset = [], 0
+                while offset < 5:
+                    (row,) = client.fetch(12, {("t", 0): offset}).values()
+                    more, _ = batches(row["records"])
+                    if row["error_code"]:
+                        assert row["error_code"] == ErrorCode.CORRUPT_MESSAGE
+                        break
+                    found += more
+                    offset = found[-1].last_offset + 1
+            assert {each.data[16] for each in found} == {2 if words else 1}
+            records = [record for each in found for record in read_records(each.data)]
+            assert [record[0] for record in records] == offsets
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=600)
+            assert err.count("\n") == notes
+            assert str(path) in err.splitlines()[0]
+            assert process.returncode == bool(words)
 
 
 def test_only_the_chosen_topics_are_served_and_clients_are_shown(logs: Path) -> None:
