@@ -633,7 +633,7 @@ def test_the_coordinator_of_every_group_is_the_node(coordinator, version):
         assert (each["node_id"], each["host"], each["port"]) == (1, "localhost", 9092)
     if version:
         found = coordinator.find_coordinator(
-            request(ApiKey.FIND_COORDINATOR, version, **fields | {"key_type": 1}), version
+            request(ApiKey.FIND_COORDINATOR, version, **fields | {"key_type": 3}), version
         )
         for each in found.get("coordinators", [found]):
             assert each["error_code"] == ErrorCode.INVALID_REQUEST
