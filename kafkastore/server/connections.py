@@ -49,7 +49,7 @@ class Connections:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._node.close()
+        await self._node.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -95,6 +95,8 @@ class Connections:
             if parts is not None:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await _send(writer, parts)
+            if sasl is not None and sasl.has_failed:
+                raise AuthenticationError("authentication failed")
 
 
 def _set_options(sock: socket.socket) -> None:

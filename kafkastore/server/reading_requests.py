@@ -6,7 +6,7 @@ Source: Kafka 4.3.1 ``KafkaApis``, ``ReplicaManager``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kafkastore.errors import (
@@ -16,7 +16,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
-from kafkastore.formats.requests.apis import REQUESTS
+from kafkastore.formats.requests.apis import REQUESTS, ApiKey
 from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
@@ -36,6 +36,7 @@ from kafkastore.versions import rules_of
 _TOPIC_OPERATIONS = 1 << 3 | 1 << 8 | 1 << 10
 _CLUSTER_OPERATIONS = 1 << 8 | 1 << 10
 _FIRST_METADATA_BY_ID = 12
+_FIRST_API_VERSIONS_WITH_ZERO = 4
 _UNREADABLE = (KafkaStoreError, OSError)
 
 
@@ -44,6 +45,20 @@ def _cluster_operations(request: Values) -> Values:
     if not request["include_cluster_authorized_operations"]:
         return {}
     return {"cluster_authorized_operations": _CLUSTER_OPERATIONS}
+
+
+def _group_feature(version: int) -> Values:
+    """Return the feature of groups of the new protocol.
+
+    Clients of older versions can't read a feature whose oldest version is 0 (KAFKA-17011).
+    """
+    name = {"name": "group.version"}
+    is_readable = version >= _FIRST_API_VERSIONS_WITH_ZERO
+    return {
+        "supported_features": [name | {"min_version": 0, "max_version": 1}] if is_readable else [],
+        "finalized_features_epoch": 0,
+        "finalized_features": [name | {"min_version_level": 1, "max_version_level": 1}],
+    }
 
 
 def _has_ids(topics: Iterable[Values]) -> bool:
@@ -70,8 +85,10 @@ class ReadingRequests:
     node: Node
     rules: str = CORRECT
 
-    def api_versions(self, keys: Iterable[int], error: ErrorCode = ErrorCode.NONE) -> Values:
-        """Return the versions of the requests that are answered."""
+    def api_versions(
+        self, keys: Collection[int], version: int, error: ErrorCode = ErrorCode.NONE
+    ) -> Values:
+        """Return the versions of the requests that are answered, and those of features."""
         return {
             "error_code": error,
             "api_keys": [
@@ -79,6 +96,7 @@ class ReadingRequests:
                 for key in sorted(keys)
                 for versions in [REQUESTS.descriptions[key].versions]
             ],
+            **(_group_feature(version) if ApiKey.CONSUMER_GROUP_HEARTBEAT in keys else {}),
         }
 
     def metadata(self, request: Values, version: int) -> Values:

@@ -18,6 +18,7 @@ from kafkastore.lookup.rules import CORRECT, broker_rules
 from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.connections import Connections
+from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.node import ServedNode
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, open_paths
@@ -83,11 +84,13 @@ def serve(
     with_groups: bool = True,
     tls: Tls | None = None,
     users: AnyPath | None = None,
+    state_dir: AnyPath | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve directories to Kafka clients, as a cluster of one node, in a block.
 
     Nothing in the directories is changed. Consumers may join groups and commit; both live in memory
-    and are gone afterwards. Directories that grow are followed.
+    and are gone afterwards, unless a `state_dir` keeps the commits. Directories that grow are
+    followed.
 
     Parameters
     ----------
@@ -113,6 +116,9 @@ def serve(
     users : path-like, optional
         A file with a line ``name:password`` for each user: clients then authenticate, by SASL
         PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    state_dir : path-like, optional
+        A directory outside of the served ones that keeps what groups commit. It is created if
+        missing; its parent must exist.
 
     Yields
     ------
@@ -125,6 +131,11 @@ def serve(
         the certificate can't be used.
     UsersFileError
         If the users file can't be used.
+    StateDirectoryError
+        If `state_dir` is in or around a served directory, is not a state, or that of another
+        cluster.
+    DirectoryInUseError
+        If another server uses `state_dir`.
     OSError
         If the host is not known, or the address can't be used.
     UnknownRulesError
@@ -146,7 +157,7 @@ def serve(
     with serve_catalog(
         Catalog(list_partitions, metadata),
         listen=listen, advertise=advertise, rules=rules, with_groups=with_groups, tls=tls,
-        users=users,
+        users=users, state_dir=state_dir,
     ) as served:
         yield served
 
@@ -161,17 +172,18 @@ def serve_catalog(
     with_groups: bool = True,
     tls: Tls | None = None,
     users: AnyPath | None = None,
+    state_dir: AnyPath | None = None,
 ) -> Iterator[ServedCluster]:
     """Serve what a catalog lists, while the block runs; see `serve`."""
     broker_rules(rules)
     address, known = parse_addresses(listen, advertise)
     context = None if tls is None else _tls_context(*tls)
     known_users = None if users is None else read_users(Path(users))
-    with _bound(address) as sock:
+    with _bound(address) as sock, _opened(state_dir, catalog) as state:
         at = known or Address(address.host, sock.getsockname()[1])
         node = Node(catalog.node_id, at.host, at.port)
         served_node = ServedNode(
-            catalog, node, rules, with_groups=with_groups, users=known_users
+            catalog, node, rules, with_groups=with_groups, users=known_users, state=state
         )
         thread = _LoopThread(Connections(served_node), sock, context)
         thread.start()
@@ -179,6 +191,19 @@ def serve_catalog(
             yield ServedCluster(str(at), catalog)
         finally:
             thread.end()
+
+
+@contextmanager
+def _opened(state_dir: AnyPath | None, catalog: Catalog) -> Iterator[StateDirectory | None]:
+    """Open the state of a server, if it has one, and close it."""
+    if state_dir is None:
+        yield None
+        return
+    state = StateDirectory(Path(state_dir), catalog.store, catalog.cluster_id)
+    try:
+        yield state
+    finally:
+        state.close()
 
 
 def _tls_context(certificate: AnyPath, key: AnyPath) -> ssl.SSLContext:

@@ -33,8 +33,9 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  *
  *     read    SERVERS  TOPIC  ISOLATION      all records of all partitions, which are assigned
  *     times   SERVERS  TOPIC  TIME,TIME,...  for each time and partition: the offset and its timestamp, or -
- *     groups  SERVERS  TOPIC  GROUP          two members read all; what each was assigned, then the second when the
- *                                            first has left, what the group committed, and where a third begins
+ *     groups  SERVERS  TOPIC  GROUP  HOW     two members read all; what each was assigned, then the second when the
+ *                                            first has left, what the group committed, and where a third begins. HOW is
+ *                                            classic, or consumer for the new protocol, or pattern: that with a pattern
  */
 public class KafkaConsumers {
     private static final Duration SHORT = Duration.ofMillis(50);
@@ -64,6 +65,10 @@ public class KafkaConsumers {
     }
 
     private static Consumer<byte[], byte[]> consumer(String servers, String group, String isolation) {
+        return consumer(servers, group, isolation, "classic");
+    }
+
+    private static Consumer<byte[], byte[]> consumer(String servers, String group, String isolation, String how) {
         Properties config = new Properties();
         config.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, servers);
         config.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
@@ -71,7 +76,11 @@ public class KafkaConsumers {
         config.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, isolation);
         config.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
         config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
-        config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 200);
+        if (how.equals("classic")) {
+            config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 200);
+        } else {
+            config.put("group.protocol", "consumer");
+        }
         config.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, 2000);
         if (group != null) {
             config.put(ConsumerConfig.GROUP_ID_CONFIG, group);
@@ -136,16 +145,30 @@ public class KafkaConsumers {
         }
     }
 
-    private static String groups(String[] request) {
+    /** Subscribes to a topic; a pattern is one of Kafka 4, whose class older ones do not have. */
+    private static void subscribe(Consumer<?, ?> consumer, String[] request) throws Exception {
+        if (!request[4].equals("pattern")) {
+            consumer.subscribe(Collections.singleton(request[2]));
+            return;
+        }
+        Class<?> pattern = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+        Object made = pattern.getConstructor(String.class).newInstance(request[2].substring(0, 2) + ".*");
+        Consumer.class.getMethod("subscribe", pattern).invoke(consumer, made);
+    }
+
+    private static Consumer<byte[], byte[]> member(String[] request) {
+        return consumer(request[1], request[3], "read_uncommitted", request[4]);
+    }
+
+    private static String groups(String[] request) throws Exception {
         Map<Integer, TreeSet<Long>> read = new TreeMap<>();
         String answer;
-        try (Consumer<byte[], byte[]> second = consumer(request[1], request[3], "read_uncommitted")) {
+        try (Consumer<byte[], byte[]> second = member(request)) {
             List<TopicPartition> all = partitions(second, request[2]);
             Map<TopicPartition, Long> ends = second.endOffsets(all);
-            Consumer<byte[], byte[]> first = consumer(request[1], request[3], "read_uncommitted");
-            Collection<String> topics = Collections.singleton(request[2]);
-            first.subscribe(topics);
-            second.subscribe(topics);
+            Consumer<byte[], byte[]> first = member(request);
+            subscribe(first, request);
+            subscribe(second, request);
             while (first.assignment().isEmpty() || second.assignment().isEmpty()
                     || first.assignment().size() + second.assignment().size() != all.size()) {
                 collect(first, read);
@@ -160,9 +183,9 @@ public class KafkaConsumers {
             second.commitSync();
             answer += " " + numbers(second.assignment());
         }
-        try (Consumer<byte[], byte[]> third = consumer(request[1], request[3], "read_uncommitted")) {
+        try (Consumer<byte[], byte[]> third = member(request)) {
             List<TopicPartition> all = partitions(third, request[2]);
-            third.subscribe(Collections.singleton(request[2]));
+            subscribe(third, request);
             while (third.assignment().size() < all.size()) {
                 if (!third.poll(SHORT).isEmpty()) {
                     throw new IllegalStateException("a record was read again");

@@ -18,6 +18,7 @@ from models.seed import some
 
 from kafkastore.formats.state.file_names import parse_partition_directory
 from kafkastore.server import serve
+from kafkastore.server.groups.consumer_group import GROUP_CONFIG
 
 with warnings.catch_warnings():
     # It reads its package's files by a deprecated way of Python 3.11.
@@ -225,9 +226,17 @@ def test_java_consumers_read_what_a_broker_gave_them(require_broker, golden, jav
             assert java_records(answer) == wanted, (version, name, topic, isolation)
 
 
-@pytest.mark.parametrize("java", some(JAVA, 2, "groups"))
-def test_java_consumers_form_groups_and_find_times(require_broker, golden, java):
+GROUPS = [(java, "classic") for java in JAVA] + [
+    (java, how) for java in ("4.1.1", "4.3.1") for how in ("consumer", "pattern")
+]
+
+
+@pytest.mark.parametrize(("java", "how"), some(GROUPS, 3, "groups"))
+def test_java_consumers_form_groups_and_find_times(
+    require_broker, golden, java, how, monkeypatch
+):
     require_broker(java)
+    monkeypatch.setattr(GROUP_CONFIG, "heartbeat_interval_ms", 200)
     case = golden("4.1.1", "create-time-out-of-order", "answers")
     ((topic, partitions),) = topics_of(case).items()
     times = [0, *sorted({each[1] for row in partitions.values() for each in row["records"]})[::40]]
@@ -236,7 +245,7 @@ def test_java_consumers_form_groups_and_find_times(require_broker, golden, java)
             java,
             [
                 ("times", served.bootstrap_servers, topic, ",".join(map(str, times))),
-                ("groups", served.bootstrap_servers, topic, "readers"),
+                ("groups", served.bootstrap_servers, topic, "readers", how),
             ],
             program="KafkaConsumers",
         )

@@ -45,6 +45,10 @@ from kafkastore.server.serving import Address, parse_addresses, serve_catalog
     "--users", type=ANY_PATH, metavar="FILE",
     help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
 )
+@click.option(
+    "--state", "state_dir", type=ANY_PATH, metavar="DIR",
+    help="A directory outside of the served ones, which keeps what consumers commit.",
+)
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 def command(
     call: StoreCall,
@@ -53,13 +57,17 @@ def command(
     rules: str,
     tls: tuple[Path, Path] | None,
     users: Path | None,
+    state_dir: Path | None,
     no_groups: bool,
 ) -> int:
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
 
     Nothing in the directories is changed: what consumers commit is kept in memory until the command
-    ends. Directories that grow are followed. Ctrl-C or SIGTERM ends it.
+    ends, or in the directory of --state. Directories that grow are followed. Ctrl-C or SIGTERM ends
+    it.
     """
+    if no_groups and state_dir is not None:
+        raise click.UsageError("--state can't be used together with --no-groups")
     if call.verbose:
         CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
         CONNECTION_LOG.setLevel(logging.INFO)
@@ -71,7 +79,7 @@ def command(
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
-        users=users,
+        users=users, state_dir=state_dir,
     ) as served:
         _warn_if_exposed(
             address, is_encrypted=tls is not None, has_users=users is not None
