@@ -21,6 +21,7 @@ from kafkastore.errors import ArgumentValueError
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.connections import CONNECTION_LOG
+from kafkastore.server.groups.state_directory import STATE_LOG
 from kafkastore.server.serving import Address, parse_addresses, serve_catalog
 
 
@@ -71,6 +72,7 @@ def command(
     if call.verbose:
         CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
         CONNECTION_LOG.setLevel(logging.INFO)
+    STATE_LOG.addHandler(_Notes())
     try:
         address, _ = parse_addresses(listen, advertise)
     except ArgumentValueError as error:
@@ -87,6 +89,13 @@ def command(
         _show(call, served.bootstrap_servers, catalog)
         _wait()
     return call.problems.exit_code
+
+
+class _Notes(logging.Handler):
+    """Prints what operators should know."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_note(record.getMessage())
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:

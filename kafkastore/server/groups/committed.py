@@ -8,7 +8,6 @@ directories. Those that arrive while others are written are written together.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,11 +15,11 @@ from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
+from kafkastore.paths import describe_error
 from kafkastore.server.catalog import Catalog
-from kafkastore.server.groups.state_directory import Changes, StateDirectory
+from kafkastore.server.groups.state_directory import STATE_LOG, Changes, StateDirectory
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError, committed_offsets
 
-STATE_LOG = logging.getLogger(__name__)
 Commits = dict[tuple[str, int], OffsetAndMetadata]
 
 
@@ -43,6 +42,7 @@ class CommittedOffsets:
         self._thread = ThreadPoolExecutor(1, "kafkastore-state")
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
+        self._has_failed = False
         self.count = 0
 
     async def load(self) -> None:
@@ -93,8 +93,9 @@ class CommittedOffsets:
             try:
                 await loop.run_in_executor(self._thread, state.append, changes)
             except (KafkaStoreError, OSError) as error:
-                STATE_LOG.error("a commit could not be kept: %s", error)
-                failure = NotKeptError()
+                if not self._has_failed:    # then every commit does
+                    STATE_LOG.error("commits can't be kept any more: %s", describe_error(error))
+                failure, self._has_failed = NotKeptError(), True
             else:
                 self._apply(changes)
             for waiting in batch:

@@ -9,8 +9,8 @@ deletes the segments before.
 
 from __future__ import annotations
 
+import logging
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from kafkastore.use_cases.last_records import last_records
 from kafkastore.writing.log_dir_writer import LogDirWriter
 from kafkastore.writing.log_writer import LogWriter
 
+#: What operators should know of the state.
+STATE_LOG = logging.getLogger(__name__)
 #: Marks a directory that a server made for its state.
 STATE_FILE = "kafkastore-serve-state"
 _PARTITION = 0
@@ -63,32 +65,10 @@ class StateDirectoryError(KafkaStoreError, ValueError):
         return f"{self.path}: {self.problem}"
 
 
-class StateTruncatedWarning(UserWarning):
-    """A crash left a state with an incomplete or corrupt end, which was cut off.
-
-    Parameters
-    ----------
-    error : LogWouldBeCutError
-        Where the log was cut.
-    """
-
-    def __init__(self, error: LogWouldBeCutError) -> None:
-        super().__init__(error)
-        self.error = error
-
-    def __str__(self) -> str:
-        name, position = next(iter(self.error.cuts.items()))
-        return (
-            f"{Path(str(self.error.path)) / name}: cut off at byte {position}, where a crash or a "
-            "defective disk left an incomplete or corrupt record; what groups committed after it "
-            "is lost"
-        )
-
-
 class StateDirectory:
     """The state of one server; `close` it.
 
-    Raises `StateDirectoryError` and `DirectoryInUseError`; warns with `StateTruncatedWarning`.
+    Raises `StateDirectoryError` and `DirectoryInUseError`; logs what a crash has cost.
     """
 
     def __init__(
@@ -180,11 +160,16 @@ def _mark(path: Path, fs: FileSystem) -> None:
 
 
 def _writer(log_dir: LogDirWriter) -> LogWriter:
-    """Open the log; cut off what can't be read at its end, and warn."""
+    """Open the log; cut off what can't be read at its end, and say so."""
     try:
         return log_dir.writer(CONSUMER_OFFSETS, _PARTITION, _CONFIG)
     except LogWouldBeCutError as error:
-        warnings.warn(StateTruncatedWarning(error), stacklevel=2)
+        name, position = next(iter(error.cuts.items()))
+        STATE_LOG.warning(
+            "%s: cut off at byte %d, where a crash or a disk error left an incomplete or corrupt "
+            "record; commits after it are lost, and their bytes are saved next to the directory",
+            Path(os.fspath(error.args[0]), name), position,
+        )
     return log_dir.writer(CONSUMER_OFFSETS, _PARTITION, _CONFIG, recover=True)
 
 
