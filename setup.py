@@ -56,6 +56,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.checks": "kafkastore/checks",
     "kafkastore.server": "kafkastore/server",
     "kafkastore.server.fetch": "kafkastore/server/fetch",
+    "kafkastore.server.groups": "kafkastore/server/groups",
     "kafkastore.use_cases": "kafkastore/use_cases",
     "kafkastore.jobs": "kafkastore/jobs",
     "kafkastore.spark": "kafkastore/spark",

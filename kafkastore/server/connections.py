@@ -203,6 +203,8 @@ class Connections:
                         await _send(writer, parts)
                 client.sent_bytes += size
             client.is_answering = False
+            if sasl is not None and sasl.has_failed:
+                raise AuthenticationError("authentication failed")
             if self._metrics is not None and api_key is not None:
                 self._metrics.answered(api_key, size, loop.time() - start)
 

@@ -29,7 +29,8 @@ from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetch.sessions import FetchSessions
 from kafkastore.server.fetch.waiting import LogWatch
 from kafkastore.server.fetching import Fetched, Fetching
-from kafkastore.server.group_requests import GroupRequests
+from kafkastore.server.groups.coordinator import GroupCoordinator
+from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests, is_known_software
 from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
@@ -63,6 +64,7 @@ class ServedNode:
         with_groups: bool = True,
         users: Users | None = None,
         metrics: ServerMetrics | None = None,
+        state: StateDirectory | None = None,
     ) -> None:
         self._users = users
         self._metrics = metrics
@@ -72,7 +74,7 @@ class ServedNode:
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
         self._sessions = FetchSessions(self._fetching.topic_name)
-        self._groups = GroupRequests(catalog, node)
+        self._groups = GroupCoordinator(catalog, node, state)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
         self._watch: LogWatch[ServedLog] = LogWatch(self._threads)
         self._handlers = self._all_handlers()
@@ -88,17 +90,17 @@ class ServedNode:
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
-        self._groups.close()
+        await self._groups.close()
         self._watch.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
         """Return the committed offset of each group, topic and partition."""
-        return await self._groups.positions()
+        return await self._groups.groups.offsets.positions()
 
     def reload(self) -> None:
         """Read the committed offsets in the directories again, when they are asked for."""
-        self._groups.forget_stored()
+        self._groups.groups.offsets.forget_stored()
 
     def stop_waiting(self) -> None:
         """Answer the requests that wait, with what there is."""
@@ -126,7 +128,9 @@ class ServedNode:
                 raise UnknownRequestError(
                     f"version {header.version} of {ApiKey(header.api_key).name} is not answered"
                 )
-            known = self._reading.api_versions(self._handlers, ErrorCode.UNSUPPORTED_VERSION)
+            known = self._reading.api_versions(
+                self._handlers, _OLDEST_VERSION, ErrorCode.UNSUPPORTED_VERSION
+            )
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
         fields = await handler(parse_request(header, frame, position), header, client)
         if fields is None:
@@ -156,15 +160,21 @@ class ServedNode:
             ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
             ApiKey.LIST_TRANSACTIONS: self._in_thread(describing.list_transactions),
-            ApiKey.FIND_COORDINATOR: self._of_group(groups.find_coordinator),
+            ApiKey.FIND_COORDINATOR: self._of_group(groups.members.find_coordinator),
             ApiKey.JOIN_GROUP: self._while_connected(self._join_group),
             ApiKey.SYNC_GROUP: self._while_connected(self._sync_group),
-            ApiKey.HEARTBEAT: self._of_group(groups.heartbeat),
-            ApiKey.LEAVE_GROUP: self._of_group(groups.leave_group),
-            ApiKey.OFFSET_COMMIT: self._of_group(groups.offset_commit),
-            ApiKey.OFFSET_FETCH: self._of_group(groups.offset_fetch),
-            ApiKey.LIST_GROUPS: self._of_group(groups.list_groups),
-            ApiKey.DESCRIBE_GROUPS: self._of_group(groups.describe_groups),
+            ApiKey.HEARTBEAT: self._of_group(groups.members.heartbeat),
+            ApiKey.LEAVE_GROUP: self._of_group(groups.members.leave_group),
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
+            ApiKey.OFFSET_COMMIT: self._of_offsets(groups.offsets.commit),
+            ApiKey.OFFSET_FETCH: self._of_group(groups.offsets.fetch),
+            ApiKey.OFFSET_DELETE: self._of_offsets(groups.offsets.delete_offsets),
+            ApiKey.DELETE_GROUPS: self._of_offsets(groups.offsets.delete_groups),
+            ApiKey.LIST_GROUPS: self._of_group(groups.descriptions.list_groups),
+            ApiKey.DESCRIBE_GROUPS: self._of_group(groups.descriptions.describe_groups),
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self._of_group(
+                groups.descriptions.describe_consumer_groups
+            ),
             **{key: _at_once(refuse) for key, refuse in REFUSALS.items()},
         }
 
@@ -196,6 +206,13 @@ class ServedNode:
 
         return handler
 
+    def _of_offsets(self, answer: Callable[[Values, int], Awaitable[Values]]) -> Handler:
+        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
+            await self._groups.load()
+            return await answer(request, header.version)
+
+        return handler
+
     async def _api_versions(
         self, request: Values, header: RequestHeader, client: Client
     ) -> Values:
@@ -204,7 +221,7 @@ class ServedNode:
         client.software = " ".join(filter(None, (
             request["client_software_name"], request["client_software_version"],
         )))
-        return self._reading.api_versions(self._handlers)
+        return self._reading.api_versions(self._handlers, header.version)
 
     async def _sasl_handshake(
         self, request: Values, header: RequestHeader, client: Client
@@ -227,16 +244,26 @@ class ServedNode:
             raise UnknownRequestError("a producer that wants no response can't be refused")
         return refuse_produce(request, header.version)
 
+    async def _consumer_group_heartbeat(
+        self, request: Values, header: RequestHeader, client: Client
+    ) -> Values:
+        """Look for new topics and partitions first, which members are to get."""
+        await self._groups.load()
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._catalog.follow)
+        return self._groups.members.consumer_group_heartbeat(
+            request, header.version, header.client_id or "", client.host
+        )
+
     async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:
         await self._groups.load()
-        return await self._groups.join_group(
+        return await self._groups.members.join_group(
             request, header.version, header.client_id or "", client.host
         )
 
     async def _sync_group(
         self, request: Values, _header: RequestHeader, _client: Client
     ) -> Values:
-        return await self._groups.sync_group(request)
+        return await self._groups.members.sync_group(request)
 
     async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Values:
         """Read; at the end of the logs wait for more, up to the client's time."""
@@ -284,5 +311,6 @@ _BEFORE_AUTHENTICATION = (ApiKey.API_VERSIONS, *_OF_AUTHENTICATION)
 _OF_GROUPS = (
     ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS,
-    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE,
 )

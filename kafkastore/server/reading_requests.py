@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kafkastore.errors import (
@@ -17,7 +17,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
-from kafkastore.formats.requests.apis import REQUESTS
+from kafkastore.formats.requests.apis import REQUESTS, ApiKey
 from kafkastore.formats.requests.list_offsets import (
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
@@ -45,6 +45,8 @@ _BROKERS, _CONTROLLERS = 1, 2
 _MAX_PARTITIONS = 2000
 #: Source: Kafka 4.3.1 ``ApiVersionsRequest.isValid``.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_API_VERSIONS_WITH_ZERO = 4
+_GROUP_VERSION = "group.version"
 _UNREADABLE = (KafkaStoreError, OSError)
 
 
@@ -70,8 +72,6 @@ def _unknown(topic: str) -> Values:
 
 def _cursor(topic: str, partition: int) -> Values:
     return {"topic_name": topic, "partition_index": partition}
-
-
 def _has_ids(topics: Iterable[Values]) -> bool:
     """Return whether topics are named by their ids."""
     return any(each["topic_id"] is not None or each["name"] is None for each in topics)
@@ -96,8 +96,10 @@ class ReadingRequests:
     node: Node
     rules: str = CORRECT
 
-    def api_versions(self, keys: Iterable[int], error: ErrorCode = ErrorCode.NONE) -> Values:
-        """Return the versions of the requests that are answered."""
+    def api_versions(
+        self, keys: Collection[int], version: int, error: ErrorCode = ErrorCode.NONE
+    ) -> Values:
+        """Return the versions of the requests that are answered, and those of features."""
         return {
             "error_code": error,
             "api_keys": [
@@ -105,19 +107,30 @@ class ReadingRequests:
                 for key in sorted(keys)
                 for versions in [REQUESTS.descriptions[key].versions]
             ],
-            **self._features(),
+            **self._features(keys, version),
         }
 
-    def _features(self) -> Values:
-        """Return the levels in the cluster's metadata, such as ``metadata.version``."""
+    def _features(self, keys: Collection[int], version: int) -> Values:
+        """Return the levels in the cluster's metadata, and that of groups as they are here.
+
+        Clients of older versions can't read a feature whose oldest version is 0 (KAFKA-17011).
+        """
         cluster = self.catalog.cluster
-        if cluster is None or not cluster.features:
+        levels = {} if cluster is None else dict(cluster.features)
+        levels.pop(_GROUP_VERSION, None)
+        supported = []
+        if ApiKey.CONSUMER_GROUP_HEARTBEAT in keys:
+            levels[_GROUP_VERSION] = 1
+            if version >= _FIRST_API_VERSIONS_WITH_ZERO:
+                supported = [{"name": _GROUP_VERSION, "min_version": 0, "max_version": 1}]
+        if not levels:
             return {}
         return {
-            "finalized_features_epoch": cluster.end_offset - 1,
+            "supported_features": supported,
+            "finalized_features_epoch": 0 if cluster is None else cluster.end_offset - 1,
             "finalized_features": [
                 {"name": name, "max_version_level": level, "min_version_level": level}
-                for name, level in cluster.features.items()
+                for name, level in levels.items()
             ],
         }
 

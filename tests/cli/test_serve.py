@@ -237,6 +237,8 @@ def test_clients_are_led_to_the_advertised_address(logs: Path) -> None:
         ((*FREE, "--rules", "9.9.9"), "9.9.9"),
         ((*FREE, "--rules", "wrong"), "wrong"),
         ((*FREE, "--topic", "missing"), "missing"),
+        ((*FREE, "--state", "/nowhere/state"), "/nowhere/state"),
+        ((*FREE, "--state", "state", "--no-groups"), "--state"),
     ],
 )
 def test_wrong_options_are_refused_in_one_sentence(
@@ -245,6 +247,12 @@ def test_wrong_options_are_refused_in_one_sentence(
     ran = run("serve", logs, *words)
     assert_one_sentence(ran, part)
     assert ran.out == ""
+
+
+def test_a_state_within_the_served_directories_is_refused(run: Run, logs: Path) -> None:
+    before = sorted(logs.rglob("*"))
+    assert_one_sentence(run("serve", logs, *FREE, "--state", logs / "state"), str(logs / "state"))
+    assert sorted(logs.rglob("*")) == before
 
 
 def test_no_log_directory_is_refused(run: Run, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from models.served_records import (
 
 from kafkastore.server import serve
 from kafkastore.server.fetch.sessions import FetchSessions
+from kafkastore.server.groups.consumer_group import GROUP_CONFIG
 from kafkastore.server.refusing_requests import REASON
 
 pytestmark = pytest.mark.kafka
@@ -98,7 +99,7 @@ def answers(request, golden, corrupt):
     topic, partitions = topic_of(golden(*TIMES, "answers"))
     asked += [
         ("times", TIMES, topic, ",".join(map(str, times_of(partitions)))),
-        *(("groups", TIMES, topic, f"by {each}", each) for each in (DEFAULT, COOPERATIVE)),
+        *(("groups", TIMES, topic, f"by {each}", each) for each in assignors_of(version)),
         ("unknown", TIMES, "not-there"),
         ("refused", TIMES, topic),
         ("read", "corrupt", topic_of(golden(*CORRUPTED, "answers"))[0], UNCOMMITTED),
@@ -112,6 +113,7 @@ def answers(request, golden, corrupt):
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(FetchSessions, "context", noting))
+        stack.enter_context(mock.patch.object(GROUP_CONFIG, "heartbeat_interval_ms", 200))
         servers = {
             case: stack.enter_context(serve(
                 corrupt[0] if case == "corrupt" else golden(*case, "answers").logs,
@@ -124,6 +126,11 @@ def answers(request, golden, corrupt):
             program="KafkaConsumers",
         )
     return Answers(version, asked, found, session_epochs, converted)
+
+
+def assignors_of(version):
+    """How groups share partitions: by an assignor's class, or since 4.0 by the new protocol."""
+    return (DEFAULT, COOPERATIVE, *(("consumer", "pattern") if version >= "4" else ()))
 
 
 def offsets_of(partitions):
@@ -226,17 +233,19 @@ def test_consumers_find_the_first_record_at_or_after_a_time(answers, golden):
     ]
 
 
-@pytest.mark.parametrize("assignor", [DEFAULT, COOPERATIVE])
-def test_consumers_form_groups_share_partitions_and_commit(answers, golden, assignor):
+def test_consumers_form_groups_share_partitions_and_commit(answers, golden):
     topic, partitions = topic_of(golden(*TIMES, "answers"))
-    found = answers.words("groups", TIMES, topic, f"by {assignor}", assignor)
-    first, second, alone, committed, read = found
     numbers = sorted(map(str, partitions))
-    assert sorted(first.split(",") + second.split(",")) == numbers
-    assert alone.split(",") == numbers
     ends = [partitions[int(each)]["log_end_offset"] for each in numbers]
-    assert committed == ",".join(f"{end}/{end}" for end in ends)
-    assert read == ",".join(f"{each}:{len(partitions[int(each)]['records'])}" for each in numbers)
+    for assignor in assignors_of(answers.version):
+        found = answers.words("groups", TIMES, topic, f"by {assignor}", assignor)
+        first, second, alone, committed, read = found
+        assert sorted(first.split(",") + second.split(",")) == numbers
+        assert alone.split(",") == numbers
+        assert committed == ",".join(f"{end}/{end}" for end in ends)
+        assert read == ",".join(
+            f"{each}:{len(partitions[int(each)]['records'])}" for each in numbers
+        )
 
 
 def test_subscribers_of_a_topic_that_is_not_there_wait_for_it(answers):

@@ -23,6 +23,7 @@ from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import CONNECTION_LOG
+from kafkastore.server.groups.state_directory import STATE_LOG
 from kafkastore.server.served_log import READING_LOG, Reading
 from kafkastore.server.serving import (
     Address,
@@ -62,6 +63,10 @@ from kafkastore.server.serving import (
 @click.option(
     "--as-v2", is_flag=True, help="Send messages of formats 0 and 1 as record batches (magic 2)."
 )
+@click.option(
+    "--state", "state_dir", type=ANY_PATH, metavar="DIR",
+    help="A directory outside of the served ones, which keeps what consumers commit.",
+)
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 @click.option(
     "--max-connections", metavar="N", type=click.IntRange(1), default=DEFAULT_LIMITS.connections,
@@ -78,6 +83,7 @@ def command(
     rules: str,
     tls: tuple[Path, Path] | None,
     users: Path | None,
+    state_dir: Path | None,
     on_corrupt: str,
     as_v2: bool,
     no_groups: bool,
@@ -87,14 +93,18 @@ def command(
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
 
     Nothing in the directories is changed: what consumers commit is kept in memory until the command
-    ends. Directories that grow are followed. SIGHUP lists them and reads the files of --tls and
-    --users again. SIGTERM finishes the responses under way and ends it, Ctrl-C ends it at once.
+    ends, or in the directory of --state. Directories that grow are followed. SIGHUP lists them and
+    reads the files of --tls and --users again. SIGTERM finishes the responses under way and ends
+    it, Ctrl-C ends it at once.
     """
+    if no_groups and state_dir is not None:
+        raise click.UsageError("--state can't be used together with --no-groups")
     if call.verbose:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_OneLine())
         CONNECTION_LOG.addHandler(handler)
         CONNECTION_LOG.setLevel(logging.INFO)
+    STATE_LOG.addHandler(_Notes())
     try:
         address, _ = parse_addresses(listen, advertise)
         scraped = None if metrics is None else parse_address("metrics", metrics)
@@ -109,7 +119,7 @@ def command(
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
-        users=users, metrics=metrics, limits=ClientLimits(max_connections),
+        users=users, metrics=metrics, limits=ClientLimits(max_connections), state_dir=state_dir,
     ) as served:
         signals = _signals()
         _warn_if_exposed(
@@ -133,7 +143,7 @@ def _allow_open_files() -> None:
 
 
 class _Notes(logging.Handler):
-    """A note for what can't be read."""
+    """Prints what operators should know."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())

@@ -1,0 +1,216 @@
+"""Consumer groups of the new protocol: the same requests to a real broker and to a server."""
+
+from __future__ import annotations
+
+import random
+import time
+from base64 import urlsafe_b64decode
+from itertools import combinations, cycle
+
+import pytest
+from golden.make.cluster import Cluster
+from golden.make.java_client import JavaClients
+from models.protocol_client import ProtocolClient
+from models.seed import SEED
+
+from kafkastore.formats.requests.apis import ApiKey
+from kafkastore.server import serve
+
+pytestmark = pytest.mark.kafka
+
+VERSION = "4.3.1"
+#: One letter each: Java's hash tables then have them in the order of the alphabet.
+NAMES, STATIC_NAMES = "abcdefg", "hijklmno"
+SETTINGS = {"group.consumer.assignment.interval.ms": 0}
+PARTITIONS = {f"t{number}": 1 + number % 5 for number in range(30)}
+STEPS = 150
+GROUPS = 4
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory):
+    """A client of a broker, and one of a server of its directory, with the ids of topics."""
+    cluster = Cluster(VERSION, tmp_path_factory.mktemp("cluster"), SETTINGS)
+    try:
+        cluster.start()
+        with JavaClients() as java:
+            java.of(VERSION)("connect", bootstrap=cluster.address)
+            java.of(VERSION)("create", topics=[
+                {"name": topic, "partitions": count, "configs": {}}
+                for topic, count in PARTITIONS.items()
+            ])
+            for topic, count in PARTITIONS.items():
+                cluster.wait_for_leaders(topic, count)
+        with (
+            serve(cluster.logs) as served,
+            ProtocolClient(cluster.address) as broker,
+            ProtocolClient(served.bootstrap_servers) as server,
+        ):
+            ids = broker.topic_ids()
+            assert server.topic_ids() == ids
+            find = {"key_type": 0, "coordinator_keys": ("g",)}
+            while (
+                broker.ask(ApiKey.FIND_COORDINATOR, 4, **find)["coordinators"][0]["error_code"]
+                or broker.ask(ApiKey.LIST_GROUPS, 4)["error_code"]
+            ):
+                time.sleep(0.1)
+            yield broker, server, ids
+    finally:
+        cluster.abandon()
+
+
+def java_hash(data):
+    """Return what Java's hash tables make of a topic id."""
+    both = int.from_bytes(data[:8], "big") ^ int.from_bytes(data[8:], "big")
+    code = (both ^ (both >> 32)) & 0xFFFFFFFF
+    return code ^ (code >> 16)
+
+
+def chosen_topics(ids):
+    """Return three topics that Java's tables of all sizes and Python have in one order."""
+    data = {name: urlsafe_b64decode(ids[name] + "==") for name in PARTITIONS}
+    for names in combinations(sorted(PARTITIONS, key=ids.get), 3):
+        tables = [[java_hash(data[name]) % size for name in names] for size in (4, 8, 16)]
+        values = [int.from_bytes(data[name][:8], "big", signed=True) for name in names]
+        if all(each == sorted(set(each)) for each in (*tables, values)):
+            return names
+    raise AssertionError("no three topics have the same order")
+
+
+class Twin:
+    """Sends the same to both, and compares the answers."""
+
+    def __init__(self, broker, server):
+        self.clients = broker, server
+
+    def ask(self, key, version, **fields):
+        one, other = (
+            normal(client.ask(key, version, **fields)) for client in self.clients
+        )
+        assert other == one, (key, fields)
+        return one
+
+
+def normal(value):
+    """Return a response without what may differ: orders, texts, times, operations."""
+    if isinstance(value, dict):
+        return {
+            name: normal(each) for name, each in value.items()
+            if name not in ("error_message", "throttle_time_ms", "subscribed_topic_regex")
+        }
+    if isinstance(value, (list, tuple)):
+        return sorted(map(normal, value), key=repr)
+    return value
+
+
+class Consumer:
+    """A member as both know it."""
+
+    def __init__(self, twin, group, rng, assignor, names, instance=None):
+        self.twin, self.group, self.rng, self.assignor = twin, group, rng, assignor
+        self.names, self.instance = cycle(names), instance
+        self.name = names[0]
+        self.epoch, self.owned, self.assigned = 0, [], []
+
+    def heartbeat(self, **fields):
+        answer = self.twin.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=self.group, member_id=self.name,
+            instance_id=self.instance, **{"member_epoch": self.epoch} | fields,
+        )
+        if answer["error_code"]:
+            self.epoch, self.owned, self.assigned = 0, [], []
+        else:
+            self.epoch = max(answer["member_epoch"], 0)
+            if answer["assignment"] is not None:
+                self.assigned = answer["assignment"]["topic_partitions"]
+        return answer
+
+    def join(self, topics, **fields):
+        self.owned = []
+        return self.heartbeat(
+            member_epoch=0, rebalance_timeout_ms=60_000, topic_partitions=(),
+            **{"subscribed_topic_names": topics} | fields,
+        )
+
+    def act(self, topics):
+        """Do something that a consumer does, or should not."""
+        choice = self.rng.random()
+        some = self.rng.sample(topics, self.rng.randint(0, len(topics)))
+        if choice < 0.03:
+            return self.heartbeat(member_epoch=self.epoch + self.rng.choice((-1, 1, 5)))
+        if self.epoch == 0:
+            self.name = next(self.names)
+            assignor = self.rng.choice((None, self.assignor))
+            return self.join(some or topics, server_assignor=assignor)
+        if choice < 0.1:
+            return self.heartbeat(member_epoch=-1)
+        if choice < 0.14:
+            return self.heartbeat(member_epoch=-2)
+        if choice < 0.18:
+            return self.join(some)
+        if choice < 0.26:
+            return self.heartbeat(subscribed_topic_names=some)
+        if choice < 0.3:
+            return self.heartbeat(
+                rebalance_timeout_ms=60_000, subscribed_topic_names=topics,
+                topic_partitions=self.owned,
+            )
+        if choice < 0.4:
+            return self.commit()
+        if choice < 0.6:
+            return self.heartbeat()
+        self.owned = self.assigned
+        return self.heartbeat(topic_partitions=self.owned)
+
+    def commit(self):
+        epoch = self.epoch + self.rng.choice((0, 0, 0, -1, -2, 1))
+        rows = [
+            {
+                "topic_id": each["topic_id"],
+                "partitions": [
+                    {
+                        "partition_index": number, "committed_offset": self.rng.randint(0, 9),
+                        "committed_metadata": "m" * self.rng.choice((0, 1, 4096, 4097)),
+                    }
+                    for number in each["partitions"]
+                ],
+            }
+            for each in self.assigned
+        ]
+        named = {"group_id": self.group, "member_id": self.name}
+        self.twin.ask(
+            ApiKey.OFFSET_COMMIT, 10, **named, group_instance_id=self.instance,
+            generation_id_or_member_epoch=epoch, topics=rows,
+        )
+        return self.twin.ask(
+            ApiKey.OFFSET_FETCH, 10, require_stable=True,
+            groups=({**named, "member_epoch": epoch, "topics": None},),
+        )
+
+
+def described(twin, group):
+    """Compare what administrators see."""
+    answer = twin.ask(
+        ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=(group,), include_authorized_operations=False
+    )
+    twin.ask(ApiKey.DESCRIBE_GROUPS, 6, groups=(group,), include_authorized_operations=False)
+    return answer["groups"][0]
+
+
+@pytest.mark.parametrize("number", range(GROUPS))
+def test_random_members_get_what_a_broker_gives_them(clients, number):
+    broker, server, ids = clients
+    twin, rng = Twin(broker, server), random.Random(f"{SEED}-{number}")
+    topics, group = chosen_topics(ids), f"random-{number}"
+    # One for each group: which of two wins that are wanted equally often is random in Kafka.
+    assignor = ("uniform", "range")[number % 2]
+    members = [
+        Consumer(twin, group, rng, assignor, name)
+        for name in NAMES[: rng.randint(1, len(NAMES))]
+    ]
+    members.append(Consumer(twin, group, rng, assignor, STATIC_NAMES, "instance"))
+    states = set()
+    for _ in range(STEPS):
+        rng.choice(members).act(topics)
+        states.add(described(twin, group)["group_state"])
+    assert states >= {"Assigning", "Reconciling"}
