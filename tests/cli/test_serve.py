@@ -127,17 +127,15 @@ def test_only_the_chosen_topics_are_served_and_clients_are_shown(logs: Path) -> 
 
 def test_who_a_client_says_it_is_stays_in_its_line(logs: Path) -> None:
     with serving(logs, *FREE, "--json", "--verbose") as (process, line):
-        with ProtocolClient(json.loads(line)["bootstrap_servers"]) as client:
-            client.ask(
-                ApiKey.API_VERSIONS, 3,
-                client_software_name="tests\x1b[2J", client_software_version="1\n2",
-            )
+        address = json.loads(line)["bootstrap_servers"]
+        with ProtocolClient(address, "tests\x1b[2J 1\n2") as client:
+            client.ask(ApiKey.API_VERSIONS, 3)
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=600)
         connected, disconnected = err.splitlines()
         assert "127.0.0.1:" in connected
         assert any(each in disconnected for each in EndReason)
-        for part in ("client tests,", "tests\\x1b[2J 1\\n2", "1 req"):
+        for part in ("client tests\\x1b[2J 1\\n2,", "software tests 1,", "1 req"):
             assert part in disconnected
 
 

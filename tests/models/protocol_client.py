@@ -18,10 +18,10 @@ READ_COMMITTED = 1
 class ProtocolClient(AbstractContextManager):
     """A connection to a server on this machine."""
 
-    def __init__(self, bootstrap_servers):
+    def __init__(self, bootstrap_servers, client_id="tests"):
         host, _, port = bootstrap_servers.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), 60)
-        self._correlation_id = 0
+        self._correlation_id, self._client_id = 0, client_id
 
     def __exit__(self, *_):
         self.socket.close()
@@ -36,7 +36,7 @@ class ProtocolClient(AbstractContextManager):
         self._correlation_id += 1
         if api_key == ApiKey.API_VERSIONS and version >= FIRST_API_VERSIONS_WITH_SOFTWARE:
             fields = SOFTWARE | fields
-        header = RequestHeader(api_key, version, self._correlation_id, "tests")
+        header = RequestHeader(api_key, version, self._correlation_id, self._client_id)
         self.socket.sendall(pack_request(header, fields))
         return header
 

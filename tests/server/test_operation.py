@@ -474,7 +474,7 @@ def test_no_name_leads_to_a_file_outside_of_the_partitions(logs, writable_copy, 
                 answer = client.ask(key, version, topics=({"name": name, **fields},))
                 topic = answer["topics"][0]
                 code = topic["partitions"][0]["error_code"] if fields else topic["error_code"]
-                assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name
+                assert code in UNKNOWN, name
         assert set(client.topic_ids()) == reachable
         assert "secret" not in reachable
         for number in (-1, 2**31 - 1, -(2**31)):
