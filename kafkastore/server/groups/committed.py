@@ -54,9 +54,12 @@ class CommittedOffsets:
         self._loading.result()
 
     def _load(self) -> None:
+        stored: dict[OffsetCommitKey, OffsetAndMetadata] = {}
         with suppress(NoCommittedOffsetsError):
-            self._apply(committed_offsets(self._catalog.store, unreadable={}).items())
+            stored = committed_offsets(self._catalog.store, unreadable={})
+        self._apply(stored.items())
         if self._state is not None:
+            self._state.hidden = stored.keys()
             self._apply(self._state.changes.items())
 
     @property
