@@ -140,6 +140,12 @@ def listed(coordinator, **filters):
 
 async def stable(*members):
     """Let members form a group, one after the other; return their assignments."""
+    await joined(*members)
+    return await asyncio.gather(*[member.sync() for member in members])
+
+
+async def joined(*members):
+    """Let members join a group, one after the other."""
     tasks = []
     for member in members:
         tasks.append(member.start())
@@ -151,7 +157,6 @@ async def stable(*members):
                 tasks.append(other.start())
                 await ticks()
     await asyncio.gather(*tasks)
-    return await asyncio.gather(*[member.sync() for member in members])
 
 
 def state(coordinator):
@@ -286,6 +291,39 @@ async def test_members_that_do_not_join_again_in_time_are_left_out(coordinator):
     assert new.is_leader
     assert [each["member_id"] for each in new.joined["members"]] == [new.member_id]
     assert slow.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@in_loop
+async def test_members_that_do_not_ask_for_their_assignment_in_time_are_left_out(coordinator):
+    members = [Member(coordinator, rebalance_timeout_ms=SOON_MS) for _ in range(2)]
+    await joined(*members)
+    leader = next(each for each in members if each.is_leader)
+    silent = next(each for each in members if not each.is_leader)
+    await leader.sync()
+    await asyncio.sleep(SOON_MS / 2000)
+    assert silent.heartbeat() == ErrorCode.NONE    # which does not suffice
+    await asyncio.sleep(SOON_MS / 1000)
+    assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+    assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    await leader.join()
+    await leader.sync()
+    await asyncio.sleep(NEVER_MS / 2000)
+    assert leader.heartbeat() == ErrorCode.NONE
+    assert state(coordinator) is ClassicState.STABLE
+
+
+@in_loop
+async def test_a_leader_that_assigns_nothing_in_time_is_left_out(coordinator):
+    members = [Member(coordinator, rebalance_timeout_ms=SOON_MS) for _ in range(2)]
+    await joined(*members)
+    leader = next(each for each in members if each.is_leader)
+    follower = next(each for each in members if not each.is_leader)
+    answer = await follower.sync()
+    assert answer["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
+    assert leader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+    await follower.join()
+    assert follower.is_leader
+    assert not (await follower.sync()).get("error_code")
 
 
 @in_loop

@@ -214,3 +214,43 @@ def test_random_members_get_what_a_broker_gives_them(clients, number):
         rng.choice(members).act(topics)
         states.add(described(twin, group)["group_state"])
     assert states >= {"Assigning", "Reconciling"}
+
+
+#: How many topics each matches; None is refused. Each is in a group of its own, because a broker
+#: matches those of a group at most every 10 s.
+REGEXES = {
+    "t[12]": 2, "t1|t2": 2, "t1.*": 11, "(?i)T3": 1, r"t\d\d": 20, r"t1\z|t2$": 2, "^t4$": 1,
+    r"\Qt5\E": 1, r"\pL6": 1, "[[:alpha:]]7": 1, "(?P<name>t)8": 1, "t": 0, "(t){2}": 0, "": 0,
+    "a(": None, "[a-": None, "x**": None, r"t\1": None, "(?=t)": None, "(?!t)t": None,
+    "t{1001}": None, "a)|(b": None, r"\c": None, "t++": None,
+}
+
+
+def test_regular_expressions_match_the_topics_that_a_broker_finds(clients):
+    broker, server, ids = clients
+    twin, members = Twin(broker, server), {}
+    for regex, count in REGEXES.items():
+        member = Consumer(twin, f"regex-{len(members)}", random.Random(SEED), "uniform", "a")
+        refused = member.join(None, subscribed_topic_regex=regex)["error_code"]
+        assert bool(refused) == (count is None), regex
+        members[regex] = member
+    names = {topic_id: name for name, topic_id in ids.items()}
+    for regex, count in REGEXES.items():    # those that match first: they tell when it is done
+        if count is None:
+            continue
+        found = []
+        for client in twin.clients:
+            topics = set()
+            while len(topics) < count:
+                time.sleep(0.02)
+                answer = client.ask(
+                    ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id=members[regex].group,
+                    member_id="a", member_epoch=members[regex].epoch,
+                )
+                assert not answer["error_code"]
+                if answer["assignment"] is not None:
+                    rows = answer["assignment"]["topic_partitions"]
+                    topics = {names[row["topic_id"]] for row in rows}
+            found.append(topics)
+        assert found[0] == found[1], regex
+        assert len(found[0]) == count, regex

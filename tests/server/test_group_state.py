@@ -103,6 +103,22 @@ def test_what_holds_is_written_again_and_the_rest_deleted(store, tmp_path, monke
     assert sum(each.stat().st_size for each in tmp_path.rglob("*.log")) < 10_000
 
 
+def test_deletions_that_hide_nothing_are_forgotten(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(state_directory, "_REWRITE_BYTES", 2000)
+    with opened(tmp_path / "state", store) as state:
+        stored = OffsetCommitKey("stored", "t", 0)
+        state.hidden = {stored}
+        state.append([(stored, None)])
+        for number in range(100):
+            state.append([change(number, group=f"g{number}")])
+            state.append([change(number, group=f"g{number}", deleted=True)])
+        assert len(state.changes) < 50
+        assert stored in state.changes
+    with opened(tmp_path / "state", store) as state:
+        assert not any(state.changes.values())
+        assert stored in state.changes
+
+
 # What is refused
 
 

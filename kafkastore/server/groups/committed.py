@@ -63,6 +63,8 @@ class CommittedOffsets:
         self._by_group.clear()
         self.count = 0
         self._apply(stored.items())
+        if self._state is not None:
+            self._state.hidden = stored.keys()
         self._apply([*self._changed.items()])
 
     def _stored(self) -> Changes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkastore.clock import clock
@@ -39,7 +39,8 @@ STATE_LOG = logging.getLogger(__name__)
 STATE_FILE = "kafkastore-serve-state"
 _PARTITION = 0
 _CONFIG = {"retention.ms": -1, "retention.bytes": -1, "cleanup.policy": "delete"}
-#: Written again when that many bytes, and this many times the bytes of what holds, were appended.
+#: All is written again when that many bytes, and so many times those of what held at the last
+#: time, were appended.
 _REWRITE_BYTES, _REWRITE_FACTOR = 8 * 1024 * 1024, 4
 
 Changes = Mapping[OffsetCommitKey, OffsetAndMetadata | None]
@@ -92,14 +93,17 @@ class StateDirectory:
         except BaseException:
             self._log_dir.close()
             raise
+        #: Which tombstones hide an offset in the served directories; None: it is not known yet.
+        self.hidden: Container[OffsetCommitKey] | None = None
         self._appended = sum(each.stat().st_size for each in self._log.path.glob("*.log"))
+        self._limit = self._next_limit()
 
     def append(self, changes: Sequence[tuple[OffsetCommitKey, OffsetAndMetadata | None]]) -> None:
         """Make changes durable."""
         self._write(changes)
         self._log.flush()
         self.changes.update(changes)
-        if self._appended > _REWRITE_BYTES + _REWRITE_FACTOR * _size(self.changes.items()):
+        if self._appended > self._limit:
             self._rewrite()
 
     def _write(
@@ -114,11 +118,20 @@ class StateDirectory:
         assert self._log.log_end_offset > before
         self._appended += _size(changes)
 
+    def _next_limit(self) -> int:
+        return _REWRITE_BYTES + _REWRITE_FACTOR * _size(self.changes.items())
+
     def _rewrite(self) -> None:
         """Write what holds into a new segment, then delete those before it."""
+        if self.hidden is not None:
+            self.changes = {
+                key: commit for key, commit in self.changes.items()
+                if commit is not None or key in self.hidden
+            }
         start = self._log.roll()
-        self._appended = 0
-        self._write(self.changes.items())
+        self._appended, self._limit = 0, self._next_limit()
+        if self.changes:
+            self._write(self.changes.items())
         self._log.flush()
         self._log.delete_records(start)
         self._log_dir.checkpoint()
