@@ -186,7 +186,7 @@ class ServedNode:
         return handler
 
     def _while_connected(self, answer: Handler) -> Handler:
-        """Send nothing if the client leaves, or the server ends, while others are waited for."""
+        """Send nothing if the client leaves, or the server ends, while it waits."""
         async def handler(request: Values, header: RequestHeader, client: Client) -> Values | None:
             task = asyncio.ensure_future(answer(request, header, client))
             self._waiting.add(task)

@@ -1,4 +1,4 @@
-"""A fixture for tests of applications: directories as Kafka clusters; see ``docs/serve.md``."""
+"""A pytest fixture: directories as Kafka clusters; see ``docs/serve.md``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafkastore.store.log_store import Paths
 
 @pytest.fixture
 def serve_kafka() -> Iterator[Callable[..., ServedCluster]]:
-    """Return a function that serves directories until the test ends, as `kafkastore.server.serve`.
+    """Return a function that serves directories until the test ends.
 
-    It takes the same arguments, and may be called several times.
+    It takes the arguments of `kafkastore.server.serve`, and may be called several times.
     """
     with ExitStack() as stack:
         def start(path: Paths, *arguments: Any, **options: Any) -> ServedCluster:
