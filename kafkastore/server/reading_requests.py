@@ -310,8 +310,8 @@ class ReadingRequests:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
         except UnsupportedForMessageFormatError:
             return {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
-        except _UNREADABLE as error:
-            log.report(error)
+        except _UNREADABLE as failure:
+            log.report(failure)
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         if found is None:
             return {}

@@ -71,7 +71,7 @@ _ON_CORRUPT: tuple[OnCorrupt, ...] = ("raise", "skip")
 
 
 def check_served(on_corrupt: str) -> OnCorrupt:
-    """Return a choice of `on_corrupt` that servers have, or raise `ArgumentValueError`."""
+    """Return a choice that servers have, or raise `ArgumentValueError`."""
     return check_choice("on_corrupt", on_corrupt, _ON_CORRUPT)
 
 

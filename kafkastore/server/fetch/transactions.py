@@ -37,9 +37,9 @@ from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.transaction_index_file import TransactionIndex
 
 #: Consumers of a partition that are at different places.
-MAX_STRETCHES = 8
+MAX_STRETCHES = 4
 #: Aborted transactions that a stretch keeps; older ones are forgotten.
-MAX_ABORTED = 100_000
+MAX_ABORTED = 10_000
 #: Least offsets that are read at once to find how a transaction ended.
 _AHEAD_OFFSETS = 1000
 
