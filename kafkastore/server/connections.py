@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 
 from kafkastore.errors import KafkaStoreError
-from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.requests.apis import parse_request_header
 from kafkastore.server.authentication import AuthenticationError
 from kafkastore.server.node import Client, ServedNode, UnknownRequestError
-from kafkastore.server.served_log import FileRange
+from kafkastore.server.sending import DirectSender, RequestReader, send, set_options
 
 #: Largest request, as a broker's ``socket.request.max.bytes`` but smaller: nothing is produced.
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
@@ -38,9 +36,14 @@ class Connections:
 
     async def listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept clients from a bound socket."""
-        self._server = await asyncio.start_server(
-            self._accept, sock=sock, backlog=_BACKLOG, ssl=tls
-        )
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(
+                RequestReader(loop=loop), self._accept, loop=loop
+            )
+
+        self._server = await loop.create_server(protocol, sock=sock, backlog=_BACKLOG, ssl=tls)
 
     async def close(self) -> None:
         """Stop to accept clients, and end the connections."""
@@ -60,8 +63,10 @@ class Connections:
         CONNECTION_LOG.info("%s:%s connected", host, port)
         reason = "the client closed"
         try:
-            _set_options(writer.get_extra_info("socket"))
-            await self._serve(reader, writer, self._node.client(host))
+            set_options(writer.get_extra_info("socket"), host)
+            assert isinstance(reader, RequestReader)
+            client = self._node.client(host, DirectSender(reader, writer))
+            await self._serve(reader, writer, client)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         except TimeoutError:
@@ -94,34 +99,4 @@ class Connections:
             parts = await self._node.answer(header, frame, position, client)
             if parts is not None:
                 async with asyncio.timeout(IDLE_SECONDS):
-                    await _send(writer, parts)
-
-
-def _set_options(sock: socket.socket) -> None:
-    """Set what a broker sets."""
-    # asyncio sets it only for sockets that it made. Without it, each part of a response waits
-    # until the client has acknowledged the one before.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-async def _send(writer: asyncio.StreamWriter, parts: list[bytes | Elsewhere]) -> None:
-    """Send a response; what lies in files goes from there to the socket."""
-    loop = asyncio.get_running_loop()
-    ranges = [part for part in parts if isinstance(part, FileRange)]
-    try:
-        for part in parts:
-            if isinstance(part, bytes):
-                writer.write(part)
-            elif isinstance(part, FileRange):
-                with os.fdopen(part.descriptor, "rb", buffering=0, closefd=False) as file:
-                    sent = await loop.sendfile(
-                        writer.transport, file, part.position, part.size
-                    )
-                part.close()
-                if sent < part.size:
-                    raise ConnectionError("the file was truncated while it was sent")
-        await writer.drain()
-    finally:
-        for part in ranges:
-            part.close()
+                    await send(writer, parts)
