@@ -139,7 +139,7 @@ def _best(
 
 
 def _cluster_id(store: LogStore) -> str | None:
-    """Return the id in ``meta.properties``; directories of several clusters are refused."""
+    """Return the id in ``meta.properties``; raise for directories of several."""
     try:
         return the_cluster_id(store)
     except SeveralClustersError:

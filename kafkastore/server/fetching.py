@@ -11,17 +11,22 @@ Source: Kafka 4.3.1 ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMess
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kafkastore.caching import cached_property
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED, UNKNOWN_EPOCH
+from kafkastore.server.answering import Asked, Waiting
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.fetch.batches import SMALL_BYTES, FileRange, FoundBatches, ResponseRoom
 from kafkastore.server.fetch.sessions import (
+    FetchContext,
+    FetchSessions,
     Row,
     Wanted,
     close_records,
@@ -30,6 +35,8 @@ from kafkastore.server.fetch.sessions import (
 from kafkastore.server.replica_lookup import epoch_error
 from kafkastore.server.served_log import ServedLog, State
 
+#: Most bytes of records in one response, however many a client asks for.
+MAX_FETCH_BYTES = 64 * 1024 * 1024
 #: Most bytes of one response that are in memory: small, converted or remote batches.
 MAX_COPIED_BYTES = 8 * 1024 * 1024
 #: Most files of one response that are open.
@@ -89,9 +96,41 @@ class Fetching:
 
     catalog: Catalog
     node: Node
-    max_bytes: int
+    max_bytes: int = MAX_FETCH_BYTES
 
-    def topic_name(self, topic_id: str) -> str | None:
+    @cached_property
+    def _sessions(self) -> FetchSessions:
+        return FetchSessions(self._topic_name)
+
+    def answer(self, asked: Asked) -> Values | Waiting:
+        """Answer a request, which may wait for more at the end of the logs."""
+        context = self._sessions.context(asked.request, asked.header.version)
+        deadline = time.monotonic() + max(asked.request["max_wait_ms"], 0) / 1000
+        return self._answer(asked, context, deadline)
+
+    def _answer(self, asked: Asked, context: FetchContext, deadline: float) -> Values | Waiting:
+        header, request = asked
+        fetched = self.fetch(context.wanted, request, header.version)
+        least_bytes = min(request["min_bytes"], request["max_bytes"], self.max_bytes)
+        is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
+        if is_enough or time.monotonic() >= deadline:
+            return self._respond(context, fetched, header.version)
+        fetched.close()
+
+        def again(has_changed: bool) -> Values | Waiting:
+            if has_changed:
+                return self._answer(asked, context, deadline)
+            last = fetched    # nothing is read again that has not changed
+            if fetched.records_bytes:
+                last = self.fetch(context.wanted, request, header.version)
+            return self._respond(context, last, header.version)
+
+        return Waiting(fetched.logs, deadline, again)
+
+    def _respond(self, context: FetchContext, fetched: Fetched, version: int) -> Values:
+        return context.respond(fetched.rows) | self._node_endpoints(fetched.rows, version)
+
+    def _topic_name(self, topic_id: str) -> str | None:
         """Return the name of a topic, if it is served."""
         found = self.catalog.topics_by_id.get(topic_id)
         return None if found is None else found.name
@@ -134,7 +173,7 @@ class Fetching:
         may_wait = may_wait and bool(logs)
         return Fetched(rows + unknown, budget.taken, may_wait, logs)
 
-    def node_endpoints(self, rows: Iterable[Row], version: int) -> Values:
+    def _node_endpoints(self, rows: Iterable[Row], version: int) -> Values:
         """Return where the leaders are that rows name, for clients that know them."""
         if version < _FIRST_WITH_NODE_ENDPOINTS or not any(
             "current_leader" in row for _, row in rows

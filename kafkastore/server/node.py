@@ -1,16 +1,14 @@
 """One node of Kafka's protocol: each request finds its answer here.
 
-What reads files runs in threads, so that a slow disk holds up no other client; what concerns groups
-runs in the event loop, which has all of their state.
+What reads files runs in threads (`answering`); what concerns groups runs in the event loop, which
+has all of their state.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
 
-from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import (
@@ -21,26 +19,20 @@ from kafkastore.formats.requests.apis import (
     parse_request,
 )
 from kafkastore.lookup.rules import CORRECT
+from kafkastore.server.answering import LOOK_FOR_CLIENT_EVERY, Answering, InThread
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import Client
 from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
-from kafkastore.server.fetch.sessions import FetchSessions
-from kafkastore.server.fetch.waiting import LogWatch
-from kafkastore.server.fetching import Fetched, Fetching
+from kafkastore.server.fetching import Fetching
 from kafkastore.server.groups.coordinator import GroupCoordinator
 from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests, is_known_software
 from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
-from kafkastore.server.served_log import ServedLog
+from kafkastore.server.sending import Parts
 
-#: Most bytes of records in one response, however many a client asks for.
-MAX_FETCH_BYTES = 64 * 1024 * 1024
-_THREADS = 8
-#: How often it is looked whether a client that waits has left, s.
-_LOOK_FOR_CLIENT_EVERY = 0.5
 _OLDEST_VERSION = 0
 _FIRST_VERSION_WITH_SOFTWARE = 3
 
@@ -49,7 +41,8 @@ class UnknownRequestError(Exception):
     """A request, or a version of one, that is not answered: the connection ends."""
 
 
-Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | None]]
+#: Returns a response, or what is left to send of one.
+Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | Parts | None]]
 
 
 class ServedNode:
@@ -67,17 +60,13 @@ class ServedNode:
         state: StateDirectory | None = None,
     ) -> None:
         self._users = users
-        self._metrics = metrics
-        self._is_waiting_over = False
-        self._waiting: set[asyncio.Future[Values | None]] = set()
+        self._waiting: set[asyncio.Future[Values | Parts | None]] = set()
         self._catalog, self._node = catalog, node
         self._reading = ReadingRequests(catalog, node, rules)
-        self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
-        self._sessions = FetchSessions(self._fetching.topic_name)
         self._groups = GroupCoordinator(catalog, node, state)
-        self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
-        self._watch: LogWatch[ServedLog] = LogWatch(self._threads)
-        self._handlers = self._all_handlers()
+        self._handlers: dict[int, Handler] = {}
+        self._answering = Answering(self._handlers, metrics)
+        self._handlers |= self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
                 del self._handlers[key]
@@ -91,8 +80,7 @@ class ServedNode:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
         await self._groups.close()
-        self._watch.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._answering.close()
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
         """Return the committed offset of each group, topic and partition."""
@@ -104,8 +92,7 @@ class ServedNode:
 
     def stop_waiting(self) -> None:
         """Answer the requests that wait, with what there is."""
-        self._is_waiting_over = True
-        self._watch.wake()
+        self._answering.stop_waiting()
 
     def client(self, host: str, port: int) -> Client:
         """Return a client that has just connected."""
@@ -113,8 +100,8 @@ class ServedNode:
 
     async def answer(
         self, header: RequestHeader, frame: bytes, position: int, client: Client
-    ) -> list[bytes | Elsewhere] | None:
-        """Return the response to a request in parts; None if it gets none.
+    ) -> Parts | None:
+        """Return what is left to send of the response to a request; None if it gets none.
 
         Raises `UnknownRequestError`, and `CorruptionError` for bytes that are no such request.
         """
@@ -132,20 +119,23 @@ class ServedNode:
                 self._handlers, _OLDEST_VERSION, ErrorCode.UNSUPPORTED_VERSION
             )
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
-        fields = await handler(parse_request(header, frame, position), header, client)
-        if fields is None:
-            return None
-        if self._metrics is not None:
-            self._metrics.count_errors(header.api_key, fields)
-        return pack_response(header, fields)
+        answered = await handler(parse_request(header, frame, position), header, client)
+        if not isinstance(answered, dict):
+            return answered
+        return self._answering.pack(header, answered, client)
+
+    def end_answer(self, client: Client) -> None:
+        """Count a request whose response was sent."""
+        self._answering.end_answer(client)
 
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
         describing = DescribingRequests(self._catalog)
         configs = ConfigRequests(self._catalog, self._node)
+        fetching = Fetching(self._catalog, self._node)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
-            ApiKey.FETCH: self._fetch,
+            ApiKey.FETCH: InThread(fetching.answer, self._answering),
             ApiKey.LIST_OFFSETS: self._in_thread(reading.list_offsets),
             ApiKey.METADATA: self._in_thread(reading.metadata),
             ApiKey.API_VERSIONS: self._api_versions,
@@ -179,21 +169,21 @@ class ServedNode:
         }
 
     def _in_thread(self, answer: Callable[[Values, int], Values]) -> Handler:
-        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, answer, request, header.version)
-
-        return handler
+        return InThread(
+            lambda asked: answer(asked.request, asked.header.version), self._answering
+        )
 
     def _while_connected(self, answer: Handler) -> Handler:
         """Send nothing if the client leaves, or the server ends, while it waits."""
-        async def handler(request: Values, header: RequestHeader, client: Client) -> Values | None:
+        async def handler(
+            request: Values, header: RequestHeader, client: Client
+        ) -> Values | Parts | None:
             task = asyncio.ensure_future(answer(request, header, client))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
             while not task.done():
-                await asyncio.wait({task}, timeout=_LOOK_FOR_CLIENT_EVERY)
-                if not task.done() and (self._is_waiting_over or client.has_left()):
+                await asyncio.wait({task}, timeout=LOOK_FOR_CLIENT_EVERY)
+                if not task.done() and self._answering.is_over(client):
                     return None
             return task.result()
 
@@ -249,7 +239,7 @@ class ServedNode:
     ) -> Values:
         """Look for new topics and partitions first, which members are to get."""
         await self._groups.load()
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._catalog.follow)
+        await asyncio.to_thread(self._catalog.follow)
         return self._groups.members.consumer_group_heartbeat(
             request, header.version, header.client_id or "", client.host
         )
@@ -264,39 +254,6 @@ class ServedNode:
         self, request: Values, _header: RequestHeader, _client: Client
     ) -> Values:
         return await self._groups.members.sync_group(request)
-
-    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Values:
-        """Read; at the end of the logs wait for more, up to the client's time."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
-        least_bytes = min(request["min_bytes"], request["max_bytes"], MAX_FETCH_BYTES)
-        context = self._sessions.context(request, header.version)
-        while True:
-            fetched: Fetched = await loop.run_in_executor(
-                self._threads, self._fetching.fetch, context.wanted, request, header.version
-            )
-            is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
-            is_over = self._is_waiting_over or client.has_left() or loop.time() >= deadline
-            if is_enough or is_over:
-                break
-            fetched.close()
-            if not await self._wait(fetched.logs, deadline, client) and not fetched.records_bytes:
-                break    # nothing is read again that has not changed
-        ends = self._fetching.node_endpoints(fetched.rows, header.version)
-        return context.respond(fetched.rows) | ends
-
-    async def _wait(
-        self, states: Sequence[tuple[ServedLog, object]], deadline: float, client: Client
-    ) -> bool:
-        """Wait until a log has another state, or nobody waits for that; return whether one has."""
-        loop = asyncio.get_running_loop()
-        while not self._is_waiting_over and not client.has_left():
-            left = deadline - loop.time()
-            if left <= 0:
-                break
-            if await self._watch.wait(states, min(left, _LOOK_FOR_CLIENT_EVERY)):
-                return True
-        return False
 
 
 def _at_once(answer: Callable[[Values, int], Values]) -> Handler:

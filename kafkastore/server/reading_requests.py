@@ -111,7 +111,7 @@ class ReadingRequests:
         }
 
     def _features(self, keys: Collection[int], version: int) -> Values:
-        """Return the levels in the cluster's metadata, and that of groups as they are here.
+        """Return the levels in the cluster's metadata, that of groups as it is here.
 
         Clients of older versions can't read a feature whose oldest version is 0 (KAFKA-17011).
         """

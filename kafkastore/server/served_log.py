@@ -113,7 +113,7 @@ class ServedLog:
         return CorruptionHandler(self._reading.on_corrupt, self.skipped)
 
     def follow(self) -> None:
-        """Read the directory at the first call, and when it has changed; keep what is true."""
+        """Read the directory again if it has changed; keep what is still true."""
         state = self.state
         if state == self._followed:
             return

@@ -315,7 +315,7 @@ def test_the_users_and_the_certificate_are_read_again(logs, tmp_path):
             plain, server_hostname="localhost"
         ) as sock:
             client = ProtocolClient.__new__(ProtocolClient)
-            client.socket, client._correlation_id = sock, 0
+            client.socket, client._correlation_id, client._client_id = sock, 0, "tests"
             client.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
             return client.ask(
                 ApiKey.SASL_AUTHENTICATE, 1, auth_bytes=b"\0me\0" + password

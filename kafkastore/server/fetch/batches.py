@@ -23,9 +23,12 @@ from kafkastore.reads import is_remote
 from kafkastore.segment.conversion import Conversion, convert_messages
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.server.fetch.verified_ranges import VerifiedRange, VerifiedRanges
 
 #: Up to this size, batches are copied.
 SMALL_BYTES = 32 * 1024
+#: A response with this share of its room filled is not worth another read.
+_FULL = 15 / 16
 #: A message of format 0 or 1 has no leader epoch, and neither has the batch that it becomes.
 _CONVERSION = Conversion(leader_epoch=-1)
 _LAST_OFFSET_DELTA = RECORD_BATCH_FIELDS["last_offset_delta"]
@@ -125,9 +128,28 @@ class _Search:
         self._room = room.in_memory() if self._is_remote else room
         self._damage, self._as_v2 = damage, as_v2
         self._start = self._end = self._next_offset = -1
+        self._has_skipped = False
 
     def find(self) -> FoundBatches | None:
         """Return what `find_batches` does."""
+        verified = None if self._is_remote or self._as_v2 else VerifiedRanges(self._log)
+        if verified is not None:
+            known = verified.find(self._offset, self._end_offset, self._room.max_bytes)
+            if known is not None:
+                self._start, size, self._next_offset = known
+                self._end = self._start + size
+                return self._taken()
+        converted = self._scan()
+        if converted is not None or self._start < 0:
+            return converted
+        size = self._end - self._start
+        # What follows skipped bytes is not what another server sends, which does not skip.
+        if verified is not None and size and not self._has_skipped:
+            verified.add(self._offset, VerifiedRange(self._start, size, self._next_offset))
+        return self._taken()
+
+    def _scan(self) -> FoundBatches | None:
+        """Find the place of the batches, or convert them."""
         for run in self._runs():
             headers = run.headers
             slot = 0
@@ -148,9 +170,10 @@ class _Search:
                 last = headers[slot + count - 1]
                 self._end = int(last["position"] + last["size"])
                 self._next_offset = int(last["last_offset"]) + 1
-            if slot + count < len(headers):
+            is_full = self._end - self._start >= self._room.max_bytes * _FULL
+            if is_full or slot + count < len(headers):
                 break
-        return None if self._start < 0 else self._taken()
+        return None
 
     def _runs(self) -> Iterator[BatchRun]:
         """Scan batches; after corrupt ones that are skipped, the following ones."""
@@ -177,6 +200,7 @@ class _Search:
         if position < self._log.size and after is not None and after <= self._offset:
             return position    # they are before what is asked for
         self._damage.skip_bytes(error, self._segment, self._log, next_offset)
+        self._has_skipped = True
         return position
 
     def _fitting(self, headers: NDArray[Any]) -> int:

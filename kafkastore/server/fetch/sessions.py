@@ -16,6 +16,7 @@ Source: Kafka 4.3.1 ``FetchManager``, ``FetchContext``, ``FetchSession``,
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -111,18 +112,23 @@ class _Full(FetchContext):
         self._sessions, self._uses_topic_ids = sessions, uses_topic_ids
 
     def respond(self, rows: Sequence[Row]) -> Values:
-        session_id = self._sessions.begin(rows, uses_topic_ids=self._uses_topic_ids)
+        with self._sessions.lock:
+            session_id = self._sessions.begin(rows, uses_topic_ids=self._uses_topic_ids)
         return _response(rows, session_id)
 
 
 class _Incremental(FetchContext):
     """A request of a session; its response leaves out what has not changed."""
 
-    def __init__(self, session: _Session) -> None:
+    def __init__(self, sessions: FetchSessions, session: _Session) -> None:
         super().__init__([each.wanted for each in session.partitions.values()])
-        self._session, self._epoch = session, session.epoch
+        self._sessions, self._session, self._epoch = sessions, session, session.epoch
 
     def respond(self, rows: Sequence[Row]) -> Values:
+        with self._sessions.lock:
+            return self._respond(rows)
+
+    def _respond(self, rows: Sequence[Row]) -> Values:
         session = self._session
         if session.epoch != self._epoch:    # another request of the session came meanwhile
             close_records(row for _, row in rows)
@@ -195,7 +201,7 @@ class _Session:
 
 
 class FetchSessions:
-    """The sessions of all clients; its methods are for one thread.
+    """The sessions of all clients, which threads may share.
 
     `topic_name` returns the name of a topic id, or None.
     """
@@ -209,12 +215,17 @@ class FetchSessions:
         self._topic_name, self._limits, self._now = topic_name, limits, now
         self._sessions: OrderedDict[int, _Session] = OrderedDict()    # the last used is last
         self._partitions = 0
+        self.lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def context(self, request: Values, version: int) -> FetchContext:
         """Return what a request wants."""
+        with self.lock:
+            return self._context(request, version)
+
+    def _context(self, request: Values, version: int) -> FetchContext:
         uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         # As in a broker, the last row of a partition counts, at the place of the first.
         wanted = [*{
@@ -251,10 +262,13 @@ class FetchSessions:
         session.epoch = _next_epoch(epoch)
         if uses_topic_ids:
             self._find_names(session)
-        return _Incremental(session)
+        return _Incremental(self, session)
 
     def begin(self, rows: Sequence[Row], *, uses_topic_ids: bool) -> int:
-        """Begin a session with the rows of a response; return its id, 0 without room."""
+        """Begin a session with the rows of a response; return its id, 0 without room.
+
+        The caller has the `lock`.
+        """
         if self._partitions + len(rows) > self._limits.partitions:
             return NO_SESSION
         if len(self._sessions) >= self._limits.sessions and not self._replace(len(rows)):

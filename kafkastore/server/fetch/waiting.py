@@ -59,7 +59,7 @@ class LogWatch(Generic[LogT]):
                 changed.set()
 
     async def wait(self, states: Sequence[tuple[LogT, object]], seconds: float) -> bool:
-        """Wait some seconds; return early, and True, if a log has another state than given."""
+        """Wait until a log has another state, or some seconds; return which."""
         changed = asyncio.Event()
         for log, state in states:
             self._watch(log).waiting[changed] = state
