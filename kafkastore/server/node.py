@@ -7,10 +7,13 @@ runs in the event loop, which has all of their state.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple
 
-from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.errors import CorruptionError, UnsupportedFormatError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import (
@@ -19,6 +22,7 @@ from kafkastore.formats.requests.apis import (
     RequestHeader,
     pack_response,
     parse_request,
+    parse_request_header,
 )
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.authentication import Authentication, Users
@@ -29,10 +33,14 @@ from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.group_requests import GroupRequests
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.sending import DirectSender, Parts, size_of
+from kafkastore.server.served_log import ServedLog
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 _THREADS = 8
+#: More than there are slow clients, usually: each of them holds one up for a moment.
+_FETCH_THREADS = 64
 #: How often a log that a client waits for is looked at, s.
 _LOOK_EVERY = 0.05
 #: How often a client that waits for other members is looked at, s.
@@ -44,7 +52,8 @@ class UnknownRequestError(Exception):
     """A request, or a version of one, that is not answered: the connection ends."""
 
 
-Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | None]]
+#: Returns a response, or what is left to send of one.
+Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | Parts | None]]
 
 
 class ServedNode:
@@ -63,12 +72,13 @@ class ServedNode:
         self._users = users
         self._metrics = metrics
         self._is_waiting_over = False
-        self._waiting: set[asyncio.Future[Values | None]] = set()
+        self._waiting: set[asyncio.Future[Values | Parts | None]] = set()
         self._catalog = catalog
         self._reading = ReadingRequests(catalog, node, rules)
         self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
         self._groups = GroupRequests(catalog, node)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
+        self._fetch_threads = ThreadPoolExecutor(_FETCH_THREADS, "kafkastore-fetch")
         self._handlers = self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
@@ -83,7 +93,8 @@ class ServedNode:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
         self._groups.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._fetch_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
         """Return the committed offset of each group, topic and partition."""
@@ -99,12 +110,13 @@ class ServedNode:
 
     def client(self, host: str, port: int) -> Client:
         """Return a client that has just connected."""
-        return Client(host, port, None if self._users is None else Authentication(self._users))
+        users = self._users
+        return Client(host, port, None if users is None else Authentication(users))
 
     async def answer(
         self, header: RequestHeader, frame: bytes, position: int, client: Client
-    ) -> list[bytes | Elsewhere] | None:
-        """Return the response to a request in parts; None if it gets none.
+    ) -> Parts | None:
+        """Return what is left to send of the response to a request; None if it gets none.
 
         Raises `UnknownRequestError`, and `CorruptionError` for bytes that are no such request.
         """
@@ -120,12 +132,23 @@ class ServedNode:
                 )
             known = self._reading.api_versions(self._handlers, ErrorCode.UNSUPPORTED_VERSION)
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
-        fields = await handler(parse_request(header, frame, position), header, client)
-        if fields is None:
-            return None
+        request = parse_request(header, frame, position)
+        answered = await handler(request, header, client)
+        return self._pack(header, answered, client) if isinstance(answered, dict) else answered
+
+    def end_answer(self, api_key: int, client: Client) -> None:
+        """Count a request whose response was sent."""
+        seconds = client.end_answer()
         if self._metrics is not None:
-            self._metrics.count_errors(header.api_key, fields)
-        return pack_response(header, fields)
+            self._metrics.answered(api_key, client.response_bytes, seconds)
+
+    def _pack(self, header: RequestHeader, response: Values, client: Client) -> Parts:
+        """Pack a response, and count what is in it."""
+        if self._metrics is not None:
+            self._metrics.count_errors(header.api_key, response)
+        parts = pack_response(header, response)
+        client.response_bytes = size_of(parts)
+        return parts
 
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
@@ -167,7 +190,9 @@ class ServedNode:
 
     def _while_connected(self, answer: Handler) -> Handler:
         """Send nothing if the client leaves, or the server ends, while it waits."""
-        async def handler(request: Values, header: RequestHeader, client: Client) -> Values | None:
+        async def handler(
+            request: Values, header: RequestHeader, client: Client
+        ) -> Values | Parts | None:
             task = asyncio.ensure_future(answer(request, header, client))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
@@ -225,26 +250,81 @@ class ServedNode:
     ) -> Values:
         return await self._groups.sync_group(request)
 
-    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Values:
-        """Read; at the end of the logs wait for more, up to the client's time."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
+    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Parts:
+        """Read and send; at the end of the logs wait for more, up to the client's time."""
+        asked, sender = _Fetch(header, request), client.sender
+        assert sender is not None
         while True:
-            fetched: Fetched = await loop.run_in_executor(
-                self._threads, self._fetching.fetch, request, header.version
+            found = await sender.run(
+                self._fetch_threads, partial(self._answer_fetches, asked, client, sender)
             )
-            is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
-            is_over = self._is_waiting_over or client.has_left()
-            if is_enough or is_over or loop.time() >= deadline or not fetched.logs:
-                break
-            fetched.close()
-            while (left := deadline - loop.time()) > 0:
-                await asyncio.sleep(min(left, _LOOK_EVERY))
-                if self._is_waiting_over or client.has_left():
-                    break
-                if any(log.state != before for log, before in fetched.logs):
-                    break
-        return fetched.response
+            if not isinstance(found, _Waiting):
+                return found
+            asked = found.asked
+            await found.wait(partial(self._is_over, client))
+
+    def _is_over(self, client: Client) -> bool:
+        """Return whether a client no longer waits for records."""
+        return self._is_waiting_over or client.has_left()
+
+    def _answer_fetches(
+        self, asked: _Fetch, client: Client, sender: DirectSender
+    ) -> Parts | _Waiting:
+        """Answer a request, and those that follow at once."""
+        while True:
+            fetched = self._fetching.fetch(asked.request, asked.header.version)
+            is_late = time.monotonic() >= asked.deadline or self._is_over(client)
+            if not is_late and not _is_enough(fetched, asked.request):
+                fetched.close()
+                return _Waiting(asked, fetched.logs)
+            left = sender.send(self._pack(asked.header, fetched.response, client))
+            following = None if left or self._is_waiting_over else sender.next_request()
+            if following is None or (parsed := _parse_fetch(following)) is None:
+                return left
+            sender.take_request()
+            self.end_answer(asked.header.api_key, client)
+            client.begin_answer()
+            asked = parsed
+
+
+class _Fetch:
+    """A request for records."""
+
+    def __init__(self, header: RequestHeader, request: Values) -> None:
+        self.header, self.request = header, request
+        self.deadline = time.monotonic() + max(request["max_wait_ms"], 0) / 1000
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for more in logs, each with its state before it was read."""
+
+    asked: _Fetch
+    logs: tuple[tuple[ServedLog, tuple[int, ...]], ...]
+
+    async def wait(self, is_over: Callable[[], bool]) -> None:
+        """Wait until one of the logs has changed, or until the client's time."""
+        while (left := self.asked.deadline - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _LOOK_EVERY))
+            if is_over() or any(log.state != before for log, before in self.logs):
+                return
+
+
+def _parse_fetch(frame: bytes) -> _Fetch | None:
+    """Parse a request for records; None if the loop is to answer it."""
+    try:
+        header, position = parse_request_header(frame)
+        if header.api_key == ApiKey.FETCH:
+            return _Fetch(header, parse_request(header, frame, position))
+    except (CorruptionError, UnsupportedFormatError):
+        pass
+    return None
+
+
+def _is_enough(fetched: Fetched, request: Values) -> bool:
+    """Return whether a response need not wait for more."""
+    return (
+        fetched.records_bytes >= request["min_bytes"] or fetched.has_error or not fetched.logs
+    )
 
 
 _OF_AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

@@ -19,9 +19,12 @@ from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.isolation import find_aborted_txns
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.server.verified_ranges import VerifiedRange, VerifiedRanges
 from kafkastore.store.partition_log import PartitionLog
 
 FIRST_EPOCH = 0
+#: A response with this share of its room filled is not worth another read.
+_FULL = 15 / 16
 
 
 class FileRange(Elsewhere):
@@ -144,6 +147,10 @@ def _batches_of(
     log = segment.open_log()
     start = end = last = -1
     try:
+        verified = VerifiedRanges(log)
+        known = verified.find(offset, end_offset, max_bytes)
+        if known is not None:
+            return FileRange(log, *known)
         position = segment.position_before(offset, log)
         first_read = min(max(max_bytes, SMALLEST_READ), LARGEST_READ)
         for run in log.runs(position, verify_crc=True, first_read=first_read):
@@ -165,7 +172,7 @@ def _batches_of(
             if count:
                 end = int(ends[count - 1])
                 last = int(headers["last_offset"][slot + count - 1])
-            if count < len(fits):
+            if count < len(fits) or end - start >= max_bytes * _FULL:
                 break
     except CorruptionError as error:
         if end <= start:
@@ -177,4 +184,7 @@ def _batches_of(
     if start < 0:
         log.close()
         return None
-    return FileRange(log, start, end - start, last + 1)
+    found = VerifiedRange(start, end - start, last + 1)
+    if found.size:
+        verified.add(offset, found)
+    return FileRange(log, *found)
