@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 from models.protocol_client import ProtocolClient
 
 from kafkastore import samples
@@ -15,7 +17,12 @@ from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server import serve
-from kafkastore.server.authentication import MECHANISMS, UsersFileError
+from kafkastore.server.authentication import (
+    MECHANISMS,
+    Authentication,
+    Users,
+    UsersFileError,
+)
 
 TLS = Path(__file__).with_name("certificate.pem"), Path(__file__).with_name("key.pem")
 FIRST = 35
@@ -130,6 +137,26 @@ def test_a_wrong_scram_message_is_refused(client, message):
         answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"c=biws,r=x,p=eA==")
     assert answer["error_code"] == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert client.has_ended()
+
+
+@given(
+    st.sampled_from(MECHANISMS),
+    st.lists(
+        st.binary(max_size=60)
+        | st.text("nyrcpai=,+/AMEme \0", max_size=40).map(str.encode)
+        | st.sampled_from([b"n,,n=me,r=x", b"c=biws,r=x,p=eA==", b"\0me\0"]),
+        max_size=4,
+    ),
+)
+def test_no_message_has_another_effect_than_to_be_refused(mechanism, messages):
+    sasl = Authentication(Users({"me": "secret"}))
+    sasl.handshake({"mechanism": mechanism}, 1)
+    for message in messages:
+        answer = sasl.authenticate({"auth_bytes": message}, 1)
+        assert "auth_bytes" in answer or answer["error_code"] in (
+            ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE,
+        )
+    assert sasl.user is None
 
 
 def exchange(client: ProtocolClient, message: bytes) -> bytes:

@@ -20,7 +20,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,7 +95,10 @@ class Directory:
         files = [each for each in (self.path / "still-0").iterdir() if each.suffix == ".log"]
         path = self._random.choice(files)
         content = path.read_bytes()
-        kept = self._random.randrange(len(content))
+        sizes = (len(batch.data) for batch in batches(content)[0])
+        # Between two batches it would look as if compaction had removed the following records.
+        ends = {0, *accumulate(sizes)}
+        kept = self._random.choice([at for at in range(0, len(content), 7) if at not in ends])
         with path.open("r+b") as file:
             file.truncate(kept)
             time.sleep(0.02)
