@@ -218,9 +218,9 @@ class ServedNode:
         )
 
     async def _sync_group(
-        self, request: Values, _header: RequestHeader, _client: Client
+        self, request: Values, header: RequestHeader, _client: Client
     ) -> Values:
-        return await self._groups.members.sync_group(request)
+        return await self._groups.members.sync_group(request, header.version)
 
     async def _fetch(self, request: Values, header: RequestHeader, _client: Client) -> Values:
         """Read; at the end of the logs wait for more, up to the client's time."""

@@ -42,6 +42,8 @@ class CommittedOffsets:
         self._thread = ThreadPoolExecutor(1, "kafkastore-state")
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
+        #: The groups that had offsets when the server started.
+        self.loaded: frozenset[str] = frozenset()
         self._has_failed = False
         self.count = 0
 
@@ -61,6 +63,7 @@ class CommittedOffsets:
         if self._state is not None:
             self._state.hidden = stored.keys()
             self._apply(self._state.changes.items())
+        self.loaded = frozenset(self._by_group)
 
     @property
     def groups(self) -> Iterable[str]:
