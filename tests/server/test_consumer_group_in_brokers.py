@@ -13,6 +13,7 @@ from golden.make.java_client import JavaClients
 from models.protocol_client import ProtocolClient
 from models.seed import SEED
 
+from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server import serve
 
@@ -50,15 +51,21 @@ def clients(tmp_path_factory):
         ):
             ids = broker.topic_ids()
             assert server.topic_ids() == ids
-            find = {"key_type": 0, "coordinator_keys": ("g",)}
-            while (
-                broker.ask(ApiKey.FIND_COORDINATOR, 4, **find)["coordinators"][0]["error_code"]
-                or broker.ask(ApiKey.LIST_GROUPS, 4)["error_code"]
-            ):
-                time.sleep(0.1)
+            wait_for_coordinator(broker)
             yield broker, server, ids
     finally:
         cluster.abandon()
+
+
+def wait_for_coordinator(broker):
+    """Wait until the broker has made the topic of groups and loaded it."""
+    error = None
+    while error != ErrorCode.GROUP_ID_NOT_FOUND:
+        time.sleep(0.05)
+        broker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("g",))
+        error = broker.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="a", member_epoch=1
+        )["error_code"]
 
 
 def java_hash(data):
