@@ -70,6 +70,8 @@ MEASURES = [
     *(Measure("verify", name, {"kafka-dump timeindex": 4}) for name in ("b-32", "b-64")),
     Measure("open", WIDE, {"kafka open": 10}, is_at_start=True),
     Measure("open-unclean", WIDE, {"kafka open-unclean": 5}, is_at_start=True),
+    Measure("serve-start", WIDE, {}, most_seconds=1),
+    Measure("serve-start", WIDER, {}, most_seconds=3),
     Measure("replay", METADATA, {"kafka replay": 1}, is_at_start=True, most_seconds=5),
     Measure(
         "replay-snapshot", METADATA, {"kafka replay-snapshot": 1}, is_at_start=True, most_seconds=3

@@ -131,8 +131,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Watchdog(config, seconds=60))
     config.addinivalue_line(
         "markers",
-        "golden_cases(names, versions, answers): shell patterns, one or several each, that narrow"
-        " the cases a test with the argument golden_case runs on",
+        "golden_cases(names, versions, answers, at_most): shell patterns, one or several each, that"
+        " narrow the cases a test with the argument golden_case runs on, and how many of them a run"
+        " chooses",
     )
 
 
@@ -190,6 +191,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     if not chosen and directory == GOLDEN:
         raise pytest.UsageError(f"{metafunc.definition.nodeid}: no golden case fits its marks")
+    from models.seed import some  # it reads the variable that pytest_configure sets
+
+    limits = [mark.kwargs["at_most"] for mark in marks if "at_most" in mark.kwargs]
+    chosen = some(chosen, min(limits, default=len(chosen)), metafunc.definition.nodeid)
     ids = ["/".join(case) for case in chosen]
     metafunc.parametrize("golden_case", chosen, ids=ids, indirect=True)
 
@@ -208,6 +213,7 @@ def _fits(
     names: str | list[str] = "*",
     versions: str | list[str] = "*",
     answers: str | list[str] = "*",
+    at_most: int = 0,
 ) -> bool:
     """Say whether a case fits one mark."""
     choices = ((version, versions), (name, names), (answers_name, answers))
@@ -288,7 +294,7 @@ def writable_copy(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
     shutil.rmtree(copies, ignore_errors=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require_broker() -> Callable[[str], None]:
     """A function that skips the test if a broker of that version cannot be started here."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.errors import KafkaStoreError, SeveralClustersError
 from kafkastore.formats.state.checkpoints import encode_id
 from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
@@ -18,11 +19,17 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
-from kafkastore.server.served_log import ServedLog
-from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
+from kafkastore.server.served_log import AS_STORED, Reading, ServedLog, SkippedPlaces
+from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn, the_cluster_id
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
-from kafkastore.writing.topic_settings import settings_of
+from kafkastore.store.partition_path import FAILURES
+from kafkastore.use_cases.replicas import (
+    check_topic_ids,
+    choose_best,
+    inspect_replica,
+    replica_of,
+)
 
 DEFAULT_NODE_ID = 1
 ListPartitions = Callable[[], tuple[LogStore, Sequence[TopicPartition]]]
@@ -53,9 +60,18 @@ class ServedTopic:
 class Catalog:
     """The partitions that are served; `follow` finds new ones."""
 
-    def __init__(self, list_partitions: ListPartitions, metadata: Metadata = None) -> None:
+    def __init__(
+        self,
+        list_partitions: ListPartitions,
+        metadata: Metadata = None,
+        reading: Reading = AS_STORED,
+    ) -> None:
         self._list_partitions, self._metadata = list_partitions, metadata
+        self._reading = reading
+        #: The corrupt bytes that were skipped, of all partitions.
+        self.skipped = SkippedPlaces()
         self._seen: tuple[int, ...] = ()
+        self._lock = threading.Lock()
         self._list()
 
     def follow(self) -> None:
@@ -63,28 +79,41 @@ class Catalog:
 
         What was known stays if that fails: a directory is gone, or does not have what was chosen.
         """
-        with suppress(KafkaStoreError, OSError):
+        with suppress(KafkaStoreError, OSError, KeyError):
             seen = self._look()    # before listing, so that no later change is missed
             if seen != self._seen:
-                self._list()
-                self._seen = seen
+                with self._lock:    # not all who ask for metadata list thousands of partitions
+                    if seen != self._seen:
+                        self._list()
+                        self._seen = seen
+
+    def list_again(self) -> None:
+        """List the directories, whether or not a partition came or went.
+
+        Raises what listing raises; what was known stays then.
+        """
+        seen = self._look()
+        with self._lock:
+            self._list()
+            self._seen = seen
 
     def _look(self) -> tuple[int, ...]:
         return tuple(os.stat(path).st_mtime_ns for path in self.store.paths)
 
     def _list(self) -> None:
         self.store, chosen = self._list_partitions()
-        cluster = find_cluster_or_warn(self.store, self._metadata)
-        self.cluster_id = _cluster_id(self.store, cluster)
-        self.settings = settings_of(cluster, self.store, None)
+        known_id = _cluster_id(self.store)
+        self.cluster = cluster = find_cluster_or_warn(self.store, self._metadata)
+        self.cluster_id = (cluster and cluster.cluster_id) or known_id or _derived_id("cluster")
         node_ids = [each.node_id for each in self.store.log_dirs if each.node_id is not None]
         self.node_id = node_ids[0] if node_ids else DEFAULT_NODE_ID
         found: dict[str, dict[int, ServedLog]] = {}
         for place in chosen:
             if place.topic != CLUSTER_METADATA_TOPIC:
                 copies = self.store.partitions.copies(place)
-                log = copies[0] if len(copies) == 1 else max(copies, key=_age)
-                served = ServedLog(log, _epoch_in(cluster, place))
+                log = copies[0] if len(copies) == 1 else _best(place, copies, cluster)
+                epoch = _epoch_in(cluster, place)
+                served = ServedLog(log, epoch, self._reading, self.skipped)
                 found.setdefault(place.topic, {})[place.partition] = served
         self.topics = {
             name: ServedTopic(name, _topic_id(name, partitions, cluster), partitions)
@@ -98,23 +127,25 @@ class Catalog:
         return None if found is None else found.partitions.get(partition)
 
 
-def _age(log: PartitionLog) -> tuple[int, int]:
-    """Order copies of a partition: by leader epoch, then by end."""
-    epochs = log.leader_epochs
+def _best(
+    place: TopicPartition, copies: Sequence[PartitionLog], cluster: Cluster | None
+) -> PartitionLog:
+    """Choose of several replicas by the lineage of their leader epochs."""
+    topic = None if cluster is None else cluster.topics.get(place.topic)
+    replicas = [replica_of(each, topic, inspect_replica) for each in copies]
+    check_topic_ids(None if topic is None else topic.topic_id, replicas)
+    best = choose_best(place, replicas).best
+    return next(each for each in copies if each.path == best.path)
+
+
+def _cluster_id(store: LogStore) -> str | None:
+    """Return the id in ``meta.properties``; directories of several clusters are refused."""
     try:
-        end = log.log_end_offset
-    except CorruptionError:
-        end = 0
-    return (epochs[-1].epoch if epochs else -1), end
-
-
-def _cluster_id(store: LogStore, cluster: Cluster | None) -> str:
-    if cluster is not None and cluster.cluster_id is not None:
-        return cluster.cluster_id
-    for log_dir in store.log_dirs:
-        if (known := log_dir.meta_properties.get("cluster.id")) is not None:
-            return known
-    return _derived_id("cluster")
+        return the_cluster_id(store)
+    except SeveralClustersError:
+        raise
+    except FAILURES:
+        return None    # a corrupt file says nothing
 
 
 def _epoch_in(cluster: Cluster | None, place: TopicPartition) -> int | None:

@@ -1,4 +1,4 @@
-"""Connections of clients: one request of each at a time.
+"""Connections of clients: one request of each at a time, within limits.
 
 Source: Kafka 4.3.1 ``SocketServer``, ``NetworkReceive``.
 """
@@ -8,95 +8,267 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.requests.apis import parse_request_header
 from kafkastore.server.authentication import AuthenticationError
-from kafkastore.server.node import Client, ServedNode, UnknownRequestError
-from kafkastore.server.served_log import FileRange
+from kafkastore.server.client import Client, ClientLimits, EndReason
+from kafkastore.server.fetch.batches import FileRange
+from kafkastore.server.metrics import ServerMetrics
+from kafkastore.server.node import ServedNode, UnknownRequestError
 
-#: Largest request, as a broker's ``socket.request.max.bytes`` but smaller: nothing is produced.
-MAX_REQUEST_BYTES = 8 * 1024 * 1024
-#: As a broker's ``connections.max.idle.ms``, s.
-IDLE_SECONDS = 600
+#: Requests above this size are read a few at a time: most clients never send one.
+_LARGE_REQUEST_BYTES = 64 * 1024
+_LARGE_REQUESTS = 16
 _SIZE_BYTES = 4
 _BACKLOG = 512
+#: The others are for the files that are sent.
+_SHARE_OF_OPEN_FILES = 3 / 4
+#: When no more files can be open, s.
+_ACCEPT_AGAIN_SECONDS = 0.2
+#: For the last bytes of a connection that ends, s.
+_CLOSE_SECONDS = 5
 #: A line for each client that comes and goes.
 CONNECTION_LOG = logging.getLogger(__name__)
+
+
+class ConnectionEndedError(Exception):
+    """The connection must end, for a reason."""
+
+    def __init__(self, reason: EndReason, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
 
 
 class Connections:
     """A listening socket and its clients; all methods are for one event loop."""
 
-    def __init__(self, node: ServedNode) -> None:
-        self._node = node
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(
+        self,
+        node: ServedNode,
+        limits: ClientLimits,
+        metrics: ServerMetrics | None = None,
+    ) -> None:
+        self._node, self._limits, self._metrics = node, limits, metrics
+        self._sock: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._clients: dict[asyncio.Task[None], Client] = {}
+        self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS)
+        self._is_draining = False
+        open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_clients = limits.connections
+        if open_files != resource.RLIM_INFINITY:
+            self._most_clients = min(
+                limits.connections, max(1, int(open_files * _SHARE_OF_OPEN_FILES))
+            )
+
+    def __len__(self) -> int:
+        return len(self._clients)
 
     async def listen(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
         """Accept clients from a bound socket."""
-        self._server = await asyncio.start_server(
-            self._accept, sock=sock, backlog=_BACKLOG, ssl=tls
-        )
+        sock.setblocking(False)
+        sock.listen(_BACKLOG)
+        self._sock = sock
+        self._accepting = asyncio.create_task(self._accept_clients(sock, tls))
+
+    async def drain(self) -> None:
+        """Stop accepting clients; wait for the responses under way, for a limited time."""
+        self._is_draining = True
+        self._stop_accepting()
+        self._node.stop_waiting()
+        for task, client in self._clients.items():
+            if not client.is_answering:
+                task.cancel()
+        if self._clients:
+            await asyncio.wait([*self._clients], timeout=self._limits.drain)
 
     async def close(self) -> None:
-        """Stop to accept clients, and end the connections."""
-        if self._server is not None:
-            self._server.close()
-        for task in self._tasks:
+        """Stop accepting clients, and end the connections."""
+        self._stop_accepting()
+        tasks = [*self._clients]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._node.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
-        CONNECTION_LOG.info("%s:%s connected", host, port)
-        reason = "the client closed"
+    def _stop_accepting(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+        if self._sock is not None:
+            self._sock.close()
+
+    async def _accept_clients(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, (host, port, *_) = await loop.sock_accept(sock)
+            except ConnectionError:    # the client is gone already
+                continue
+            except OSError as error:    # no more files or memory: others may end and free some
+                CONNECTION_LOG.info("can't accept clients: %s", error)
+                await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
+                continue
+            client = self._node.client(host, port)
+            if len(self._clients) >= self._most_clients:
+                accepted.close()
+                self._ended(client, EndReason.TOO_MANY_CONNECTIONS)
+                continue
+            task = asyncio.create_task(self._serve_client(accepted, tls, client))
+            self._clients[task] = client
+            task.add_done_callback(self._clients.pop)
+
+    def _ended(self, client: Client, reason: EndReason, detail: str = "") -> None:
+        """Report a client that has gone."""
+        CONNECTION_LOG.info(
+            "%s disconnected: %s%s; %s",
+            client.address, reason, f" ({detail})" if detail else "", client,
+        )
+        if self._metrics is not None:
+            self._metrics.connection_ended(reason)
+
+    async def _serve_client(
+        self, accepted: socket.socket, tls: ssl.SSLContext | None, client: Client
+    ) -> None:
+        CONNECTION_LOG.info("%s connected", client.address)
+        detail = ""
+        writer: asyncio.StreamWriter | None = None
         try:
-            _set_options(writer.get_extra_info("socket"))
-            await self._serve(reader, writer, self._node.client(host))
+            deadline = asyncio.get_running_loop().time() + self._limits.first_request
+            with _ending(EndReason.NO_FIRST_REQUEST):
+                reader, writer = await _open(accepted, tls, deadline)
+            client.has_left = partial(_has_left, reader, writer)
+            await self._serve(reader, writer, client, deadline)
+            reason = EndReason.SERVER_ENDS
+        except ConnectionEndedError as ended:
+            reason, detail = ended.reason, ended.detail
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        except TimeoutError:
-            reason = f"idle for {IDLE_SECONDS} s"
-        except (UnknownRequestError, AuthenticationError, KafkaStoreError) as error:
-            reason = str(error)
+            reason = EndReason.CLIENT_CLOSED
+        except ssl.SSLError as error:
+            reason, detail = EndReason.BAD_TLS, str(error)
+        except (UnknownRequestError, CorruptionError) as error:
+            reason, detail = EndReason.BAD_REQUEST, str(error)
+        except AuthenticationError as error:
+            reason, detail = EndReason.AUTHENTICATION_FAILED, str(error)
         except asyncio.CancelledError:
-            reason = "the server stops"
-        finally:
-            writer.close()
-            CONNECTION_LOG.info("%s:%s disconnected: %s", host, port, reason)
+            reason = EndReason.SERVER_ENDS
+        except Exception as error:
+            reason, detail = EndReason.INTERNAL_ERROR, f"{type(error).__name__}: {error}"
+            CONNECTION_LOG.exception("%s: a request could not be answered", client.address)
+        self._ended(client, reason, detail)
+        if writer is None:
+            accepted.close()
+        else:
+            await _close(writer, at_once=reason is EndReason.SLOW_RESPONSE)
 
     async def _serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client: Client
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client: Client,
+        deadline: float,
     ) -> None:
         """Answer one request after the other, in their order."""
-        while True:
-            async with asyncio.timeout(IDLE_SECONDS):
-                head = await reader.readexactly(_SIZE_BYTES)
-                size = int.from_bytes(head, "big", signed=True)
-                if not 0 <= size <= MAX_REQUEST_BYTES:
-                    raise UnknownRequestError(f"request of {size} bytes")
-                frame = await reader.readexactly(size)
+        loop = asyncio.get_running_loop()
+        while not self._is_draining:
+            is_known = client.requests > 0 and client.is_authenticated
+            frame = await self._read_request(reader, None if is_known else deadline)
+            client.is_answering, start = True, loop.time()
             sasl = client.authentication
             if sasl is not None and sasl.is_raw and sasl.user is None:
                 token = await asyncio.to_thread(sasl.next_message, frame)
-                writer.write(len(token).to_bytes(_SIZE_BYTES, "big") + token)
-                continue
-            header, position = parse_request_header(frame)
-            parts = await self._node.answer(header, frame, position, client)
+                parts: list[bytes | Elsewhere] | None = [
+                    len(token).to_bytes(_SIZE_BYTES, "big") + token
+                ]
+                api_key = None
+            else:
+                header, position = parse_request_header(frame)
+                api_key, client.client_id = header.api_key, header.client_id
+                parts = await self._node.answer(header, frame, position, client)
+            client.requests += 1
+            size = 0
             if parts is not None:
-                async with asyncio.timeout(IDLE_SECONDS):
-                    await _send(writer, parts)
+                size = sum(
+                    len(part) if isinstance(part, bytes) else part.size for part in parts
+                )
+                with _ending(EndReason.SLOW_RESPONSE):
+                    async with asyncio.timeout(self._limits.response):
+                        await _send(writer, parts)
+                client.sent_bytes += size
+            client.is_answering = False
             if sasl is not None and sasl.has_failed:
                 raise AuthenticationError("authentication failed")
+            if self._metrics is not None and api_key is not None:
+                self._metrics.answered(api_key, size, loop.time() - start)
+
+    async def _read_request(
+        self, reader: asyncio.StreamReader, deadline: float | None
+    ) -> bytes:
+        """Read the next request; `deadline` is that of a client's first."""
+        loop, limits = asyncio.get_running_loop(), self._limits
+        late = EndReason.IDLE if deadline is None else EndReason.NO_FIRST_REQUEST
+        with _ending(late):
+            async with asyncio.timeout_at(deadline or loop.time() + limits.idle):
+                size = int.from_bytes(await reader.readexactly(_SIZE_BYTES), "big", signed=True)
+        if not 0 <= size <= limits.request_bytes:
+            raise ConnectionEndedError(EndReason.BAD_REQUEST, f"request of {size} bytes")
+        if size > _LARGE_REQUEST_BYTES:
+            async with self._large_requests:
+                return await self._read_frame(reader, size, deadline)
+        return await self._read_frame(reader, size, deadline)
+
+    async def _read_frame(
+        self, reader: asyncio.StreamReader, size: int, deadline: float | None
+    ) -> bytes:
+        until = asyncio.get_running_loop().time() + self._limits.request
+        with _ending(EndReason.SLOW_REQUEST):
+            async with asyncio.timeout_at(until if deadline is None else min(until, deadline)):
+                return await reader.readexactly(size)
+
+
+@contextmanager
+def _ending(reason: EndReason) -> Iterator[None]:
+    """Give the end of a time limit its reason."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise ConnectionEndedError(reason) from error
+
+
+async def _open(
+    accepted: socket.socket, tls: ssl.SSLContext | None, deadline: float
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return the streams of an accepted socket, after the handshake of TLS."""
+    _set_options(accepted)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    async with asyncio.timeout_at(deadline):
+        transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _has_left(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    return reader.at_eof() or reader.exception() is not None or writer.is_closing()
+
+
+async def _close(writer: asyncio.StreamWriter, *, at_once: bool) -> None:
+    """End a connection after its last bytes, if the client takes them."""
+    if not at_once:
+        writer.close()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await writer.wait_closed()
+        except (OSError, asyncio.CancelledError):    # TimeoutError is an OSError
+            pass
+    writer.transport.abort()
 
 
 def _set_options(sock: socket.socket) -> None:
@@ -116,13 +288,15 @@ async def _send(writer: asyncio.StreamWriter, parts: list[bytes | Elsewhere]) ->
             if isinstance(part, bytes):
                 writer.write(part)
             elif isinstance(part, FileRange):
+                if writer.is_closing():
+                    raise ConnectionResetError
                 with os.fdopen(part.descriptor, "rb", buffering=0, closefd=False) as file:
                     sent = await loop.sendfile(
                         writer.transport, file, part.position, part.size
                     )
                 part.close()
                 if sent < part.size:
-                    raise ConnectionError("the file was truncated while it was sent")
+                    raise ConnectionEndedError(EndReason.FILE_CHANGED, "it was truncated")
         await writer.drain()
     finally:
         for part in ranges:

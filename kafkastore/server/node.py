@@ -7,9 +7,8 @@ runs in the event loop, which has all of their state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.messages.message_table import Values
@@ -24,30 +23,26 @@ from kafkastore.formats.requests.apis import (
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
+from kafkastore.server.client import Client
+from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
+from kafkastore.server.fetch.sessions import FetchSessions
+from kafkastore.server.fetch.waiting import LogWatch
 from kafkastore.server.fetching import Fetched, Fetching
 from kafkastore.server.groups.coordinator import GroupCoordinator
 from kafkastore.server.groups.state_directory import StateDirectory
-from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.metrics import ServerMetrics
+from kafkastore.server.reading_requests import ReadingRequests, is_known_software
+from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
+from kafkastore.server.served_log import ServedLog
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 _THREADS = 8
-#: How often a log that a client waits for is looked at, s.
-_LOOK_EVERY = 0.05
+#: How often it is looked whether a client that waits has left, s.
+_LOOK_FOR_CLIENT_EVERY = 0.5
 _OLDEST_VERSION = 0
-
-
-class Client(NamedTuple):
-    """Who sends a request; `authentication` is None if it needs none."""
-
-    host: str
-    authentication: Authentication | None = None
-
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether its requests are answered."""
-        return self.authentication is None or self.authentication.user is not None
+_FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class UnknownRequestError(Exception):
@@ -68,14 +63,20 @@ class ServedNode:
         *,
         with_groups: bool = True,
         users: Users | None = None,
+        metrics: ServerMetrics | None = None,
         state: StateDirectory | None = None,
     ) -> None:
         self._users = users
-        self._catalog = catalog
+        self._metrics = metrics
+        self._is_waiting_over = False
+        self._waiting: set[asyncio.Future[Values | None]] = set()
+        self._catalog, self._node = catalog, node
         self._reading = ReadingRequests(catalog, node, rules)
-        self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
+        self._fetching = Fetching(catalog, node, MAX_FETCH_BYTES)
+        self._sessions = FetchSessions(self._fetching.topic_name)
         self._groups = GroupCoordinator(catalog, node, state)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
+        self._watch: LogWatch[ServedLog] = LogWatch(self._threads)
         self._handlers = self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
@@ -86,12 +87,29 @@ class ServedNode:
 
     async def close(self) -> None:
         """End timers and threads."""
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
         await self._groups.close()
+        self._watch.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def client(self, host: str) -> Client:
+    async def positions(self) -> dict[tuple[str, str, int], int]:
+        """Return the committed offset of each group, topic and partition."""
+        return await self._groups.groups.offsets.positions()
+
+    def reload(self) -> None:
+        """Read the committed offsets in the directories again, when they are asked for."""
+        self._groups.groups.offsets.forget_stored()
+
+    def stop_waiting(self) -> None:
+        """Answer the requests that wait, with what there is."""
+        self._is_waiting_over = True
+        self._watch.wake()
+
+    def client(self, host: str, port: int) -> Client:
         """Return a client that has just connected."""
-        return Client(host, None if self._users is None else Authentication(self._users))
+        return Client(host, port, None if self._users is None else Authentication(self._users))
 
     async def answer(
         self, header: RequestHeader, frame: bytes, position: int, client: Client
@@ -115,11 +133,16 @@ class ServedNode:
             )
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
         fields = await handler(parse_request(header, frame, position), header, client)
-        return None if fields is None else pack_response(header, fields)
+        if fields is None:
+            return None
+        if self._metrics is not None:
+            self._metrics.count_errors(header.api_key, fields)
+        return pack_response(header, fields)
 
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
         describing = DescribingRequests(self._catalog)
+        configs = ConfigRequests(self._catalog, self._node)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
             ApiKey.FETCH: self._fetch,
@@ -132,14 +155,14 @@ class ServedNode:
             ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
             ApiKey.DESCRIBE_ACLS: self._in_thread(describing.describe_acls),
-            ApiKey.DESCRIBE_CONFIGS: self._in_thread(describing.describe_configs),
+            ApiKey.DESCRIBE_CONFIGS: self._in_thread(configs.describe_configs),
             ApiKey.DESCRIBE_LOG_DIRS: self._in_thread(describing.describe_log_dirs),
             ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
             ApiKey.LIST_TRANSACTIONS: self._in_thread(describing.list_transactions),
             ApiKey.FIND_COORDINATOR: self._of_group(groups.members.find_coordinator),
-            ApiKey.JOIN_GROUP: self._join_group,
-            ApiKey.SYNC_GROUP: self._sync_group,
+            ApiKey.JOIN_GROUP: self._while_connected(self._join_group),
+            ApiKey.SYNC_GROUP: self._while_connected(self._sync_group),
             ApiKey.HEARTBEAT: self._of_group(groups.members.heartbeat),
             ApiKey.LEAVE_GROUP: self._of_group(groups.members.leave_group),
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
@@ -152,12 +175,27 @@ class ServedNode:
             ApiKey.CONSUMER_GROUP_DESCRIBE: self._of_group(
                 groups.descriptions.describe_consumer_groups
             ),
+            **{key: _at_once(refuse) for key, refuse in REFUSALS.items()},
         }
 
     def _in_thread(self, answer: Callable[[Values, int], Values]) -> Handler:
         async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, answer, request, header.version)
+
+        return handler
+
+    def _while_connected(self, answer: Handler) -> Handler:
+        """Send nothing if the client leaves, or the server ends, while it waits."""
+        async def handler(request: Values, header: RequestHeader, client: Client) -> Values | None:
+            task = asyncio.ensure_future(answer(request, header, client))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+            while not task.done():
+                await asyncio.wait({task}, timeout=_LOOK_FOR_CLIENT_EVERY)
+                if not task.done() and (self._is_waiting_over or client.has_left()):
+                    return None
+            return task.result()
 
         return handler
 
@@ -176,8 +214,13 @@ class ServedNode:
         return handler
 
     async def _api_versions(
-        self, _request: Values, header: RequestHeader, _client: Client
+        self, request: Values, header: RequestHeader, client: Client
     ) -> Values:
+        if header.version >= _FIRST_VERSION_WITH_SOFTWARE and not is_known_software(request):
+            return {"error_code": ErrorCode.INVALID_REQUEST}
+        client.software = " ".join(filter(None, (
+            request["client_software_name"], request["client_software_version"],
+        )))
         return self._reading.api_versions(self._handlers, header.version)
 
     async def _sasl_handshake(
@@ -199,7 +242,7 @@ class ServedNode:
     ) -> Values | None:
         if not request["acks"]:
             raise UnknownRequestError("a producer that wants no response can't be refused")
-        return self._reading.refuse_produce(request, header.version)
+        return refuse_produce(request, header.version)
 
     async def _consumer_group_heartbeat(
         self, request: Values, header: RequestHeader, client: Client
@@ -222,23 +265,45 @@ class ServedNode:
     ) -> Values:
         return await self._groups.members.sync_group(request, header.version)
 
-    async def _fetch(self, request: Values, header: RequestHeader, _client: Client) -> Values:
+    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Values:
         """Read; at the end of the logs wait for more, up to the client's time."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
+        least_bytes = min(request["min_bytes"], request["max_bytes"], MAX_FETCH_BYTES)
+        context = self._sessions.context(request, header.version)
         while True:
             fetched: Fetched = await loop.run_in_executor(
-                self._threads, self._fetching.fetch, request, header.version
+                self._threads, self._fetching.fetch, context.wanted, request, header.version
             )
-            is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
-            if is_enough or loop.time() >= deadline or not fetched.logs:
+            is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
+            is_over = self._is_waiting_over or client.has_left() or loop.time() >= deadline
+            if is_enough or is_over:
                 break
             fetched.close()
-            while (left := deadline - loop.time()) > 0:
-                await asyncio.sleep(min(left, _LOOK_EVERY))
-                if any(log.state != before for log, before in fetched.logs):
-                    break
-        return fetched.response
+            if not await self._wait(fetched.logs, deadline, client) and not fetched.records_bytes:
+                break    # nothing is read again that has not changed
+        ends = self._fetching.node_endpoints(fetched.rows, header.version)
+        return context.respond(fetched.rows) | ends
+
+    async def _wait(
+        self, states: Sequence[tuple[ServedLog, object]], deadline: float, client: Client
+    ) -> bool:
+        """Wait until a log has another state, or nobody waits for that; return whether one has."""
+        loop = asyncio.get_running_loop()
+        while not self._is_waiting_over and not client.has_left():
+            left = deadline - loop.time()
+            if left <= 0:
+                break
+            if await self._watch.wait(states, min(left, _LOOK_FOR_CLIENT_EVERY)):
+                return True
+        return False
+
+
+def _at_once(answer: Callable[[Values, int], Values]) -> Handler:
+    async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
+        return answer(request, header.version)
+
+    return handler
 
 
 _OF_AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

@@ -68,6 +68,19 @@ class Unread(NamedTuple):
         since = self.first_timestamp
         return None if since is None or until is None else until - since
 
+    def followed_by(self, after: Unread) -> Unread:
+        """Return the unread records of this range and of one after it."""
+        if not self.records or not after.records:
+            return self if self.records else after
+        newest = [each.newest_timestamp for each in (self, after)]
+        return Unread(
+            self.records + after.records,
+            self.untimed_records + after.untimed_records,
+            self.first_offset,
+            self.first_timestamp,
+            max((each for each in newest if each is not None), default=None),
+        )
+
 
 class UnreadRange(NamedTuple):
     """What a group has not read of a log, up to its end or the last stable offset.

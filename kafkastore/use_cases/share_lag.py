@@ -187,7 +187,7 @@ def _unread(
         return find_unread(log, start, end, aborted, damage)
     last = min(complete[-1][1], end)
     among = _unread_among(log, start, last, complete, aborted, damage)
-    return _both(among, find_unread(log, last, end, aborted, damage))
+    return among.followed_by(find_unread(log, last, end, aborted, damage))
 
 
 def _unread_among(
@@ -229,18 +229,4 @@ def _of_records(offsets: NDArray[np.int64], timestamps: NDArray[np.int64]) -> Un
         int(offsets[0]),
         first if first >= 0 else None,
         newest if newest >= 0 else None,
-    )
-
-
-def _both(before: Unread, after: Unread) -> Unread:
-    """Return the unread records of two ranges, one after the other."""
-    if not before.records or not after.records:
-        return before if before.records else after
-    newest = [each.newest_timestamp for each in (before, after)]
-    return Unread(
-        before.records + after.records,
-        before.untimed_records + after.untimed_records,
-        before.first_offset,
-        before.first_timestamp,
-        max((each for each in newest if each is not None), default=None),
     )

@@ -56,7 +56,12 @@ def run_command(command: Command, directory: Path, timeout: float = 800) -> None
         stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
         env=os.environ | {"PATH": programs + os.pathsep + os.environ["PATH"]},
     )
-    printed = "".join(line.rstrip() + "\n" for line in done.stdout.splitlines())
+    check_printed(command, done.stdout)
+
+
+def check_printed(command: Command, text: str) -> None:
+    """Compare what a command printed with its expected output."""
+    printed = "".join(line.rstrip() + "\n" for line in text.splitlines())
     assert re.fullmatch(_pattern(command.expected), printed), (
         f"$ {command.line}\n{printed}\n--- expected\n{command.expected}"
     )

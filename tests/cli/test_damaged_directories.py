@@ -27,6 +27,7 @@ from models.damaged_directory import (
     timestamp_of,
     write_directory,
 )
+from models.seed import some
 
 #: Two kinds of damage at a time: in b-0 (message format 1) and in d-0 (gzip, message format 2).
 DAMAGES = {
@@ -35,6 +36,7 @@ DAMAGES = {
     "torn and payload": [("torn", 0, 1), ("payload", 1, 0)],
     "payload and torn": [("payload", 1, 3), ("torn", 1, 1)],
 }
+CHOSEN = some(list(DAMAGES), 2, __name__)
 FRAME_KINDS = ("length", "torn")
 TIMES = [timestamp_of(offset) for offset in (0, 5, 11, 23, 40)]
 AT = [word for time in TIMES for word in ("--at", time)]
@@ -52,7 +54,7 @@ class Directories(NamedTuple):
     broken_frames: set[str]
 
 
-@pytest.fixture(params=DAMAGES)
+@pytest.fixture(params=CHOSEN)
 def directories(request: pytest.FixtureRequest, tmp_path: Path) -> Directories:
     return make(tmp_path, request.param)
 
@@ -389,7 +391,7 @@ def test_verify_finds_both_damages_and_nothing_else(
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["closed", "killed"])
-@pytest.mark.parametrize("damages", DAMAGES)
+@pytest.mark.parametrize("damages", CHOSEN)
 def test_predict_reports_the_effect_of_the_damage_on_a_start(
     run: Run, tmp_path: Path, damages: str, is_clean: bool
 ) -> None:
@@ -454,7 +456,7 @@ def paths_of(directories: Directories, *names: str) -> set[str]:
 
 
 @pytest.mark.parametrize("time_indexes", [True, False], ids=["with indexes", "without"])
-@pytest.mark.parametrize("damages", DAMAGES)
+@pytest.mark.parametrize("damages", CHOSEN)
 @pytest.mark.parametrize("where", ["--dry-run", "--copy-to", "--in-place"])
 def test_migrate_migrates_undamaged_partitions_and_names_the_others(
     run: Run, tmp_path: Path, damages: str, where: str, time_indexes: bool

@@ -12,6 +12,7 @@ from cli.running import Run
 from hypothesis import given
 from hypothesis import strategies as st
 from models import measured_command
+from models.seed import some
 
 import kafkastore
 from kafkastore.cli.commands import cat
@@ -85,7 +86,9 @@ def memory(tmp_path: Path, root: Path, *options: str) -> int:
 
 @pytest.mark.parametrize(
     ("kind", "codec", "option"),
-    [("text", "uncompressed", []), ("bytes", "uncompressed", ["--json"]), ("text", "zstd", [])],
+    some([
+        ("text", "uncompressed", []), ("bytes", "uncompressed", ["--json"]), ("text", "zstd", []),
+    ], 2, __name__),
 )
 def test_a_large_record_is_in_memory_at_most_twice(
     kind: str, codec: str, option: list[str], tmp_path: Path

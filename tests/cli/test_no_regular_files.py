@@ -14,6 +14,7 @@ from cli.running import Ran, Run
 from models.log_directory import Log, Segment
 from models.no_regular_file import KINDS
 from models.record_format import Batch, Row
+from models.seed import some
 
 # Runs in its own process, which an alarm ends if anything blocks: threads can't be interrupted.
 RUN_ALL = """
@@ -95,7 +96,7 @@ def command_lines(root: Path) -> list[list[str]]:
     return [[name.split()[0], str(root), *options] for name, options in COMMANDS.items()]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(list(KINDS), 3, __name__))
 def test_every_command_reports_or_does_not_need_a_file_that_is_not_regular(
     tmp_path: Path, kind: str
 ) -> None:
@@ -117,7 +118,7 @@ def test_every_command_reports_or_does_not_need_a_file_that_is_not_regular(
             assert is_reported or same, f"{where}: {said}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(list(KINDS), 3, __name__))
 def test_a_log_that_is_not_a_file_does_not_stop_other_partitions(
     tmp_path: Path, kind: str
 ) -> None:
@@ -135,7 +136,7 @@ def test_a_log_that_is_not_a_file_does_not_stop_other_partitions(
             assert ran.err.count("kafkastore: ") <= 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(list(KINDS), 3, __name__))
 def test_dump_reports_a_path_that_is_not_a_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "t-0").mkdir()
     places = [tmp_path / "t-0" / name for name in (*IN_PARTITION, *IN_LOG_DIR[:-1])]

@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from models import debian_packages
+
 CACHE = Path.home() / ".cache" / "kafkastore" / "chromium"
 #: Possible names of a browser on `PATH`.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -71,11 +73,10 @@ def command() -> Command:
     if not root.is_dir():
         has_apt = shutil.which("apt-get") and shutil.which("dpkg-deb")
         raise NoChromiumError(can_be_fetched=bool(has_apt))
-    libraries = {str(path.parent) for path in root.rglob("*.so*")}
     return Command(
         str(root / "usr/lib/chromium/chromium-headless-shell"),
         {
-            "LD_LIBRARY_PATH": ":".join(sorted(libraries)),
+            "LD_LIBRARY_PATH": debian_packages.library_path(root),
             "FONTCONFIG_FILE": str(root / "fonts.conf"),
         },
     )
@@ -84,42 +85,7 @@ def command() -> Command:
 def fetch() -> None:
     """Unpack Chromium and the libraries that this system lacks, by current package lists."""
     root = CACHE / "root"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=CACHE, prefix="fetching-") as name:
-        folder = Path(name)
-        for each in ("lists/partial", "archives/partial", "debs", "root"):
-            (folder / each).mkdir(parents=True)
-        settings = (
-            f"Dir::State::Lists={folder / 'lists'}",
-            f"Dir::Cache={folder}",
-            "APT::Sandbox::User=",
-        )
-        apt = ["apt-get", "-q", *(f"-o{setting}" for setting in settings)]
-
-        def run(*words: str) -> str:
-            done = subprocess.run(
-                words,
-                cwd=folder / "debs",
-                text=True,
-                capture_output=True,
-                env=os.environ | {"LC_ALL": "C"},
-            )
-            if done.returncode:
-                raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip()}")
-            return done.stdout
-
-        run(*apt, "update")
-        plan = run(*apt, "--simulate", "--no-install-recommends", "install", *PACKAGES)
-        wanted = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
-        run(*apt, "download", *wanted)
-        for package in sorted((folder / "debs").iterdir()):
-            run("dpkg-deb", "--extract", str(package), str(folder / "root"))
-        (folder / "root" / "fonts.conf").write_text(FONTS.format(root=root))
-        try:
-            (folder / "root").rename(root)
-        except OSError:  # another process was faster
-            if not root.is_dir():
-                raise
+    debian_packages.fetch(PACKAGES, root, {"fonts.conf": FONTS.format(root=root)})
 
 
 class Browser:

@@ -25,16 +25,17 @@ def _jar(program, version):
     return compiled(version, program, text, jars, brokers.WORK)
 
 
-def ask(version, requests, *, program="KafkaClasses"):
+def ask(version, requests, *, program="KafkaClasses", more_jars=()):
     """The answers of this Kafka version to requests, line by line.
 
     The Java side defines the requests: ``KafkaClasses.java`` (indexes and small files) or
-    ``KafkaRecords.java``. The test calls the fixture ``require_broker`` first.
+    ``KafkaRecords.java``. The test calls the fixture ``require_broker`` first. `more_jars` come
+    before the broker's.
     """
     lines = "".join("\t".join(map(str, request)) + "\n" for request in requests)
     jar = _jar(program, version)
     archive = ClassArchive(jar.stem, brokers.WORK)
-    path = brokers.class_path(version, brokers.WORK, jar)
+    path = brokers.class_path(version, brokers.WORK, jar, *more_jars)
     done = subprocess.run(
         java_command(path, program, logs_as="client", options=archive.options),
         input=lines,

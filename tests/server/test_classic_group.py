@@ -586,17 +586,20 @@ async def test_groups_are_described_with_their_members(coordinator):
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_the_coordinator_of_every_group_is_the_node(coordinator, version):
-    fields = {"key_type": 0} if version else {}
-    fields |= {"coordinator_keys": ("a", "b")} if version >= 4 else {"key": "a"}
-    found = coordinator.members.find_coordinator(
-        request(ApiKey.FIND_COORDINATOR, version, **fields), version
-    )
-    for each in found.get("coordinators", [found]):
-        assert (each["node_id"], each["host"], each["port"]) == (1, "localhost", 9092)
-    if version:
+def test_the_coordinator_of_every_group_and_transactional_id_is_the_node(coordinator, version):
+    asked = {"coordinator_keys": ("a", "b")} if version >= 4 else {"key": "a"}
+
+    def coordinators(key_type):
+        fields = asked | ({"key_type": key_type} if version else {})
         found = coordinator.members.find_coordinator(
-            request(ApiKey.FIND_COORDINATOR, version, **fields | {"key_type": 1}), version
+            request(ApiKey.FIND_COORDINATOR, version, **fields), version
         )
-        for each in found.get("coordinators", [found]):
+        return found.get("coordinators", [found])
+
+    groups, transactions, share_groups = range(3)
+    for key_type in (groups, transactions) if version else (groups,):
+        for each in coordinators(key_type):
+            assert (each["node_id"], each["host"], each["port"]) == (1, "localhost", 9092)
+    if version:
+        for each in coordinators(share_groups):
             assert each["error_code"] == ErrorCode.INVALID_REQUEST

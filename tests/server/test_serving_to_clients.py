@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import uuid
 import warnings
 
@@ -13,10 +11,16 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import UnsupportedCodecError
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
-from models import kafka_classes
 from models.seed import some
+from models.served_records import (
+    CASES,
+    COMMITTED,
+    UNCOMMITTED,
+    expected,
+    shown,
+    topics_of,
+)
 
-from kafkastore.formats.state.file_names import parse_partition_directory
 from kafkastore.server import serve
 from kafkastore.server.groups.consumer_group import GROUP_CONFIG
 
@@ -31,38 +35,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
 ]
 
-CASES = [
-    ("0.8.2.2", "codecs"), ("0.8.2.2", "compacted"), ("0.10.2.2", "codecs"),
-    ("0.10.2.2", "create-time-out-of-order"), ("2.4.0", "old-formats"), ("2.4.0", "transactions"),
-    ("3.9.1", "headers-and-nulls"), ("3.9.1", "leader-epochs"), ("4.1.1", "compacted"),
-    ("4.1.1", "delete-records"), ("4.3.1", "codecs"), ("4.3.1", "transactions"),
-]
 #: LZ4 of version 0 has a wrong checksum, which aiokafka does not read from any server.
 WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
-JAVA = ["2.4.0", "3.9.1", "4.1.1", "4.3.1"]
-LARGEST_SHOWN = 4096
-COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"
-
-
-def topics_of(case):
-    """Return {topic: {partition: answers}} of ordinary topics."""
-    found = {}
-    for name, row in case.answers["partitions"].items():
-        topic, number = parse_partition_directory(name).topic_partition
-        if "records" in row and not topic.startswith("__"):
-            found.setdefault(topic, {})[number] = row
-    return found
-
-
-def expected(partitions, isolation, fields=4):
-    """Return the (partition, offset, timestamp, key, value...) that a consumer gets."""
-    return sorted(
-        (number, *[record[0], record[1], record[3], record[4]][:fields])
-        for number, row in partitions.items()
-        for committed in [set(row.get("committed_offsets", [])) or None]
-        for record in row["records"]
-        if isolation == UNCOMMITTED or committed is None or record[0] in committed
-    )
 
 
 def timed(timestamp):
@@ -70,20 +44,16 @@ def timed(timestamp):
     return -1 if timestamp is None else timestamp
 
 
-def shown(data):
-    """Return bytes as the answers have them."""
-    if data is None:
-        return None
-    if len(data) > LARGEST_SHOWN:
-        return f"sha256:{hashlib.sha256(data).hexdigest()}:{len(data)}"
-    return base64.b64encode(data).decode()
+def named(headers):
+    """Return headers as the answers have them."""
+    return [[name, shown(value)] for name, value in headers or ()]
 
 
 def read_by_confluent(servers, topic, partitions, isolation):
     consumer = Consumer({
         "bootstrap.servers": servers, "group.id": str(uuid.uuid4()), "isolation.level": isolation,
         "auto.offset.reset": "earliest", "enable.auto.commit": False, "enable.partition.eof": True,
-        "max.partition.fetch.bytes": 2000,
+        "max.partition.fetch.bytes": 2000, "fetch.wait.max.ms": 50,
     })
     try:
         consumer.assign([ConfluentPartition(topic, number, 0) for number in partitions])
@@ -98,7 +68,7 @@ def read_by_confluent(servers, topic, partitions, isolation):
                 found.append((
                     message.partition(), message.offset(),
                     -1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
-                    shown(message.key()), shown(message.value()),
+                    shown(message.key()), shown(message.value()), named(message.headers()),
                 ))
         return found
     finally:
@@ -109,6 +79,7 @@ def read_by_kafka_python(servers, topic, partitions, isolation):
     consumer = KafkaConsumer(
         bootstrap_servers=servers, isolation_level=isolation, auto_offset_reset="earliest",
         group_id=None, enable_auto_commit=False, max_partition_fetch_bytes=2000,
+        fetch_max_wait_ms=50,
     )
     try:
         assigned = [PythonPartition(topic, number) for number in partitions]
@@ -120,7 +91,7 @@ def read_by_kafka_python(servers, topic, partitions, isolation):
             for records in consumer.poll(timeout_ms=200).values():
                 found += [
                     (each.partition, each.offset, timed(each.timestamp), shown(each.key),
-                     shown(each.value))
+                     shown(each.value), named(each.headers))
                     for each in records
                 ]
         return found
@@ -132,7 +103,7 @@ def read_by_aiokafka(servers, topic, partitions, isolation):
     async def read():
         consumer = AIOKafkaConsumer(
             bootstrap_servers=servers, isolation_level=isolation, enable_auto_commit=False,
-            auto_offset_reset="earliest", max_partition_fetch_bytes=2000,
+            auto_offset_reset="earliest", max_partition_fetch_bytes=2000, fetch_max_wait_ms=50,
         )
         await consumer.start()
         try:
@@ -145,7 +116,7 @@ def read_by_aiokafka(servers, topic, partitions, isolation):
                 for records in (await consumer.getmany(timeout_ms=200)).values():
                     found.extend(
                         (each.partition, each.offset, timed(each.timestamp), shown(each.key),
-                         shown(each.value))
+                         shown(each.value), named(each.headers))
                         for each in records
                     )
             return found
@@ -178,89 +149,10 @@ def test_clients_read_what_a_broker_gave_them(golden, version, name, client):
                 found = CLIENTS[client](
                     served.bootstrap_servers, topic, list(partitions), isolation
                 )
-                wanted = expected(partitions, isolation)
+                wanted = [(*each[:3], *each[4:]) for each in expected(partitions, isolation)]
                 if client == "confluent-kafka":    # to it, time 0 is none
                     wanted = [(*row[:2], row[2] or -1, *row[3:]) for row in wanted]
                 assert sorted(found, key=lambda each: each[:2]) == wanted, (topic, isolation)
-
-
-def java_records(answer):
-    """Return the rows of a `read` answer, as the answers file has them."""
-    found = []
-    for text in answer.split():
-        number, offset, timestamp, kind, key, value, headers = text.split(",")
-        data = [
-            None if each == "-" else shown(base64.b64decode(each)) for each in (key, value)
-        ]
-        names = [each.split(":") for each in headers.split(";") if each]
-        found.append((
-            int(number), int(offset), int(timestamp), kind, *data,
-            [[base64.b64decode(name).decode(), None if value == "-" else value]
-             for name, value in names],
-        ))
-    return sorted(found, key=lambda each: each[:2])
-
-
-@pytest.mark.parametrize("java", some(JAVA, 2, __name__))
-def test_java_consumers_read_what_a_broker_gave_them(require_broker, golden, java):
-    require_broker(java)
-    for version, name in some(CASES, 4, java):
-        case = golden(version, name, "answers")
-        topics = topics_of(case)
-        with serve(case.logs) as served:
-            asked = [
-                (topic, isolation) for topic in topics for isolation in (UNCOMMITTED, COMMITTED)
-            ]
-            answers = kafka_classes.ask(
-                java, [("read", served.bootstrap_servers, *each) for each in asked],
-                program="KafkaConsumers",
-            )
-        for (topic, isolation), answer in zip(asked, answers, strict=True):
-            wanted = [
-                (number, *record[:6])
-                for number, row in sorted(topics[topic].items())
-                for record in row["records"]
-                if isolation == UNCOMMITTED or not row.get("committed_offsets")
-                or record[0] in row["committed_offsets"]
-            ]
-            assert java_records(answer) == wanted, (version, name, topic, isolation)
-
-
-GROUPS = [(java, "classic") for java in JAVA] + [
-    (java, how) for java in ("4.1.1", "4.3.1") for how in ("consumer", "pattern")
-]
-
-
-@pytest.mark.parametrize(("java", "how"), some(GROUPS, 3, "groups"))
-def test_java_consumers_form_groups_and_find_times(
-    require_broker, golden, java, how, monkeypatch
-):
-    require_broker(java)
-    monkeypatch.setattr(GROUP_CONFIG, "heartbeat_interval_ms", 200)
-    case = golden("4.1.1", "create-time-out-of-order", "answers")
-    ((topic, partitions),) = topics_of(case).items()
-    times = [0, *sorted({each[1] for row in partitions.values() for each in row["records"]})[::40]]
-    with serve(case.logs) as served:
-        by_time, groups = kafka_classes.ask(
-            java,
-            [
-                ("times", served.bootstrap_servers, topic, ",".join(map(str, times))),
-                ("groups", served.bootstrap_servers, topic, "readers", how),
-            ],
-            program="KafkaConsumers",
-        )
-    wanted = [
-        next((f"{each[0]}@{each[1]}" for each in row["records"] if each[1] >= time), "-")
-        for time in times for _, row in sorted(partitions.items())
-    ]
-    assert by_time.split() == wanted
-    first, second, alone, committed, read = groups.split()
-    numbers = sorted(map(str, partitions))
-    assert sorted(first.split(",") + second.split(",")) == numbers
-    assert alone.split(",") == numbers
-    ends = [partitions[int(each)]["log_end_offset"] for each in numbers]
-    assert committed == ",".join(f"{end}/{end}" for end in ends)
-    assert read == ",".join(f"{each}:{len(partitions[int(each)]['records'])}" for each in numbers)
 
 
 def confluent_member(servers):

@@ -175,7 +175,7 @@ def is_in_order(path, table):
 # ---------------------------------------------------------------- real directories
 
 
-@pytest.mark.golden_cases
+@pytest.mark.golden_cases(at_most=100)
 def test_tables_equal_kafkastore_s_results_for_real_directories(golden_case):
     path = golden_case.logs
     assert read(path, "batches") == expected(path, "batches")

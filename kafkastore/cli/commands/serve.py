@@ -3,26 +3,35 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import resource
 import signal
 import sys
-import threading
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from queue import SimpleQueue
 
 import click
 
 from kafkastore.cli.options.selection import ANY_PATH
-from kafkastore.cli.output.control_characters import print_text
-from kafkastore.cli.output.failures import print_note
+from kafkastore.cli.output.control_characters import escape_control_characters, print_text
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.errors import ArgumentValueError
+from kafkastore.errors import ArgumentValueError, KafkaStoreError
 from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
+from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import CONNECTION_LOG
 from kafkastore.server.groups.state_directory import STATE_LOG
-from kafkastore.server.serving import Address, parse_addresses, serve_catalog
+from kafkastore.server.served_log import READING_LOG, Reading
+from kafkastore.server.serving import (
+    Address,
+    ServedCluster,
+    parse_address,
+    parse_addresses,
+    serve_catalog,
+)
 
 
 @store_command("metadata", "verbose")
@@ -47,10 +56,26 @@ from kafkastore.server.serving import Address, parse_addresses, serve_catalog
     help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
 )
 @click.option(
+    "--on-corrupt", type=click.Choice(("error", "skip")), default="error", show_default=True,
+    help="At a corrupt batch, consumers get the error CORRUPT_MESSAGE; or skip continues at the "
+    "next valid batch. The exit code is then not 0.",
+)
+@click.option(
+    "--as-v2", is_flag=True, help="Send messages of formats 0 and 1 as record batches (magic 2)."
+)
+@click.option(
     "--state", "state_dir", type=ANY_PATH, metavar="DIR",
     help="A directory outside of the served ones, which keeps what consumers commit.",
 )
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
+@click.option(
+    "--max-connections", metavar="N", type=click.IntRange(1), default=DEFAULT_LIMITS.connections,
+    show_default=True, help="More connections are closed at once.",
+)
+@click.option(
+    "--metrics", metavar="HOST:PORT",
+    help="Where Prometheus scrapes metrics; port 0 is a free one.",
+)
 def command(
     call: StoreCall,
     listen: str,
@@ -59,36 +84,62 @@ def command(
     tls: tuple[Path, Path] | None,
     users: Path | None,
     state_dir: Path | None,
+    on_corrupt: str,
+    as_v2: bool,
     no_groups: bool,
+    max_connections: int,
+    metrics: str | None,
 ) -> int:
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
 
     Nothing in the directories is changed: what consumers commit is kept in memory until the command
-    ends, or in the directory of --state. Directories that grow are followed. Ctrl-C or SIGTERM ends
-    it.
+    ends, or in the directory of --state. Directories that grow are followed. SIGHUP lists them and
+    reads the files of --tls and --users again. SIGTERM finishes the responses under way and ends
+    it, Ctrl-C ends it at once.
     """
     if no_groups and state_dir is not None:
         raise click.UsageError("--state can't be used together with --no-groups")
     if call.verbose:
-        CONNECTION_LOG.addHandler(logging.StreamHandler(sys.stderr))
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(_OneLine())
+        CONNECTION_LOG.addHandler(handler)
         CONNECTION_LOG.setLevel(logging.INFO)
     STATE_LOG.addHandler(_Notes())
     try:
         address, _ = parse_addresses(listen, advertise)
+        scraped = None if metrics is None else parse_address("metrics", metrics)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
-    catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
+    READING_LOG.addHandler(_Notes())
+    READING_LOG.propagate = False
+    reading = Reading("skip" if on_corrupt == "skip" else "raise", as_v2)
+    catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
+    exit_code = call.problems.exit_code    # at the end, the directories may be gone
+    _allow_open_files()
     with serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
-        users=users, state_dir=state_dir,
+        users=users, metrics=metrics, limits=ClientLimits(max_connections), state_dir=state_dir,
     ) as served:
+        signals = _signals()
         _warn_if_exposed(
             address, is_encrypted=tls is not None, has_users=users is not None
         )
-        _show(call, served.bootstrap_servers, catalog)
-        _wait()
-    return call.problems.exit_code
+        if scraped is not None and not _is_loopback(scraped):
+            print_note(f"who reaches {scraped} can read the names of topics and groups")
+        _show(call, served)
+        _wait(served, signals)
+    if catalog.skipped:
+        print_note(f"skipped corrupt bytes at {format_count(len(catalog.skipped), 'place')}")
+        return exit_code or FOUND_PROBLEMS
+    return exit_code
+
+
+def _allow_open_files() -> None:
+    """Allow as many open files as this user may have: connections are files too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):    # macOS has a limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Notes(logging.Handler):
@@ -100,11 +151,7 @@ class _Notes(logging.Handler):
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
     """Say what it means if others than this machine can connect."""
-    try:
-        is_loopback = ipaddress.ip_address(listen.host).is_loopback
-    except ValueError:
-        is_loopback = listen.host == "localhost"
-    if is_loopback or (is_encrypted and has_users):
+    if _is_loopback(listen) or (is_encrypted and has_users):
         return
     missing = [
         option for option, is_given in (("--users", has_users), ("--tls", is_encrypted))
@@ -116,32 +163,62 @@ def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) ->
     )
 
 
-def _show(call: StoreCall, bootstrap_servers: str, catalog: Catalog) -> None:
+def _is_loopback(address: Address) -> bool:
+    try:
+        return ipaddress.ip_address(address.host).is_loopback
+    except ValueError:
+        return address.host == "localhost"
+
+
+def _show(call: StoreCall, served: ServedCluster) -> None:
     """Say what is served, and where."""
+    catalog = served.catalog
     partitions = sum(len(topic.partitions) for topic in catalog.topics.values())
     if call.as_json:
         write_json({
             "kind": "serving",
-            "bootstrap_servers": bootstrap_servers,
+            "bootstrap_servers": served.bootstrap_servers,
             "cluster_id": catalog.cluster_id,
             "node_id": catalog.node_id,
             "topics": len(catalog.topics),
             "partitions": partitions,
+            "metrics": served.metrics,
         })
     else:
         print_text(
             f"serving {format_count(len(catalog.topics), 'topic')} with "
-            f"{format_count(partitions, 'partition')} at {bootstrap_servers}"
+            f"{format_count(partitions, 'partition')} at {served.bootstrap_servers}"
         )
+        if served.metrics is not None:
+            print_text(f"metrics at http://{served.metrics}/metrics")
     sys.stdout.flush()
 
 
-def _wait() -> None:
-    """Wait for SIGTERM, or Ctrl-C, which interrupts this as any command."""
-    is_over = threading.Event()
+class _OneLine(logging.Formatter):
+    """Keep what clients say of themselves in their line."""
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        is_over.set()
+    def format(self, record: logging.LogRecord) -> str:
+        return escape_control_characters(super().format(record))
 
-    signal.signal(signal.SIGTERM, end)
-    is_over.wait()
+
+Signals = SimpleQueue[int | None]
+
+
+def _signals() -> Signals:
+    """Return a queue of the signals that arrive from now on."""
+    signals: Signals = SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: signals.put(number))
+    return signals
+
+
+def _wait(served: ServedCluster, signals: Signals) -> None:
+    """Do what signals say, until SIGTERM; Ctrl-C interrupts this as any command."""
+    while signals.get() == signal.SIGHUP:
+        try:
+            served.reload()
+        except (KafkaStoreError, OSError) as error:
+            print_note(f"not everything was read again: {error}")
+    served.drain().add_done_callback(lambda _: signals.put(None))
+    while signals.get() == signal.SIGHUP:
+        pass

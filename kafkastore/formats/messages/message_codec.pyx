@@ -45,6 +45,7 @@ UUID_TEXT = re.compile("[A-Za-z0-9_-]{22}")
 UNKNOWN_TAGGED_FIELDS = "unknown_tagged_fields"
 
 cdef enum:
+    MOST_ELEMENTS = 0x7fffffff    # all that fit in a message
     FRAME_VERSION = 1
     VARINT_BYTES = 5
     UUID_BYTES = 16
@@ -81,6 +82,7 @@ cdef struct Bytes:
     const uint8_t* start
     const uint8_t* at
     const uint8_t* end
+    int64_t elements    # how many more may be read
 
 
 class Elsewhere:
@@ -140,11 +142,12 @@ cdef class StructCodec:
         self.is_flexible = is_flexible
         self.defaults = {field.name: field.default for field in fields}
 
-    def parse(self, data, Py_ssize_t position=0):
+    def parse(self, data, Py_ssize_t position=0, int64_t most_elements=MOST_ELEMENTS):
         """Return the structure at `position` of `data`, and the position after it.
 
         Raises `CorruptionError` (name and position of the field) if a field is incomplete, null
-        where it must not be, or of an impossible length.
+        where it must not be, or of an impossible length; or if all arrays together have more than
+        `most_elements`, of which the smallest are 2 bytes, and hundreds as Python objects.
         """
         cdef const uint8_t[::1] view = data
         cdef Bytes left
@@ -154,6 +157,7 @@ cdef class StructCodec:
         left.start = start
         left.at = start + position
         left.end = start + len(view)
+        left.elements = most_elements
         values = self.read(&left)
         return values, left.at - left.start
 
@@ -229,6 +233,7 @@ cdef class StructCodec:
                         f"tagged field {tag} is not in version {self.version}",
                         position=left.at - left.start,
                     )
+                take_elements(left, 1, left.at, "tagged fields")
                 values.setdefault(UNKNOWN_TAGGED_FIELDS, {})[tag] = take_bytes(
                     left, left.at, size, f"tagged field {tag}"
                 )
@@ -290,6 +295,7 @@ cdef class Frames:
         cdef const uint8_t* data = &self.view[0] if len(self.view) else NULL
         left.start = left.at = data + self.places[self.index]
         left.end = data + self.places[self.index + 1]
+        left.elements = MOST_ELEMENTS
         if read_varint(&left, "frame version") != FRAME_VERSION:
             raise CorruptionError("frame version must be 1", position=0)
         number[0] = read_varint(&left, "record type")
@@ -306,6 +312,14 @@ cdef class Frames:
                 f"{left.end - left.at} bytes after the last field", position=left.at - left.start
             )
         return fields
+
+
+cdef int take_elements(Bytes* left, int64_t count, const uint8_t* start, name) except -1:
+    """Count elements of arrays, and fields of unknown tags."""
+    left.elements -= count
+    if left.elements < 0:
+        raise CorruptionError(f"{name}: too many elements", position=start - left.start)
+    return 0
 
 
 cdef object read_field(FieldCodec field, Bytes* left):
@@ -327,6 +341,7 @@ cdef object read_field(FieldCodec field, Bytes* left):
             f"{field.name}: impossible count {count}, {left.end - left.at} bytes left",
             position=start - left.start,
         )
+    take_elements(left, count, start, field.name)
     values = PyTuple_New(count)
     for i in range(count):
         element = read_value(field, left, False)

@@ -16,13 +16,15 @@ from typing import NamedTuple
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.messages.message_codec import Elsewhere, StructCodec
 from kafkastore.formats.messages.message_table import MessageTable, Values
-from kafkastore.formats.requests import describing, groups, list_offsets, reading
+from kafkastore.formats.requests import altering, describing, groups, list_offsets, reading
 
 REQUESTS = MessageTable(
     reading.REQUESTS + list_offsets.REQUEST + groups.REQUESTS + describing.REQUESTS
+    + altering.REQUESTS
 )
 RESPONSES = MessageTable(
     reading.RESPONSES + list_offsets.RESPONSE + groups.RESPONSES + describing.RESPONSES
+    + altering.RESPONSES
 )
 HEADERS = MessageTable("""
 RequestHeader 0, versions 1-2, flexible 2+
@@ -36,6 +38,8 @@ ResponseHeader 1, versions 0-1, flexible 1+
 """)
 _REQUEST, _RESPONSE = 0, 1
 _SIZE_BYTES = 4
+#: Partitions, topics, groups and others in one request, which take 300 times its size as objects.
+MOST_REQUEST_ELEMENTS = 200_000
 
 
 class ApiKey(IntEnum):
@@ -56,12 +60,18 @@ class ApiKey(IntEnum):
     LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_ACLS = 29
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
+    INCREMENTAL_ALTER_CONFIGS = 44
     OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -169,9 +179,10 @@ def pack_request(header: RequestHeader, fields: Values) -> bytes:
 def parse_request(header: RequestHeader, frame: bytes, position: int) -> Values:
     """Parse the request after its header; bytes after it are ignored, as in Kafka.
 
-    Raises `CorruptionError` and `UnsupportedFormatError`.
+    Raises `CorruptionError`, also above `MOST_REQUEST_ELEMENTS`, and `UnsupportedFormatError`.
     """
-    fields, _ = REQUESTS.known_codec(header.api_key, header.version).parse(frame, position)
+    codec = REQUESTS.known_codec(header.api_key, header.version)
+    fields, _ = codec.parse(frame, position, MOST_REQUEST_ELEMENTS)
     return fields
 
 

@@ -6,17 +6,6 @@ Source: Kafka 4.4.0 ``*Request.json``, ``*Response.json``.
 from __future__ import annotations
 
 REQUESTS = """
-Produce 0, versions 3-13, flexible 9+
-    transactional_id string? = null
-    acks int16
-    timeout_ms int32
-    topic_data struct[]
-        name string 0-12 ignorable
-        topic_id uuid 13+ ignorable
-        partition_data struct[]
-            index int32
-            records bytes?
-
 Fetch 1, versions 4-18, flexible 12+
     cluster_id string? 12+ tag 0 ignorable = null
     replica_id int32 0-14 = -1
@@ -78,30 +67,6 @@ SaslAuthenticate 36, versions 0-2, flexible 2+
 """
 
 RESPONSES = """
-Produce 0, versions 3-13, flexible 9+
-    responses struct[]
-        name string 0-12 ignorable
-        topic_id uuid 13+ ignorable
-        partition_responses struct[]
-            index int32
-            error_code int16
-            base_offset int64
-            log_append_time_ms int64 = -1
-            log_start_offset int64 5+ ignorable = -1
-            record_errors struct[] 8+ ignorable
-                batch_index int32 8+
-                batch_index_error_message string? 8+ = null
-            error_message string? 8+ ignorable = null
-            current_leader struct 10+ tag 0
-                leader_id int32 10+ = -1
-                leader_epoch int32 10+ = -1
-    throttle_time_ms int32
-    node_endpoints struct[] 10+ tag 0
-        node_id int32 10+
-        host string 10+
-        port int32 10+
-        rack string? 10+ = null
-
 Fetch 1, versions 4-18, flexible 12+
     throttle_time_ms int32
     error_code int16 7+ ignorable

@@ -74,8 +74,6 @@ class ClassicGroup:
     async def join(self, request: Values, version: int, client_id: str, host: str) -> Values:
         """Answer JoinGroup: at once with an error, or when all members have joined."""
         member_id, instance_id = request["member_id"], request["group_instance_id"]
-        if request["session_timeout_ms"] not in SESSION_TIMEOUTS:
-            return error_to_join(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
         is_new = member_id not in self.members and member_id not in self.pending
         if is_new and len(self.members) + len(self.pending) >= MAX_MEMBERS:
             return error_to_join(ErrorCode.GROUP_MAX_SIZE_REACHED)

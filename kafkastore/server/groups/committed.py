@@ -39,31 +39,50 @@ class CommittedOffsets:
         self._catalog, self._state = catalog, state
         self._loading: asyncio.Future[None] | None = None
         self._by_group: dict[str, Commits] = {}
+        #: What clients have committed and deleted, if there is no state that knows it.
+        self._changed: dict[OffsetCommitKey, OffsetAndMetadata | None] = {}
         self._thread = ThreadPoolExecutor(1, "kafkastore-state")
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
-        #: The groups that had offsets when the server started.
-        self.loaded: frozenset[str] = frozenset()
         self._has_failed = False
         self.count = 0
 
     async def load(self) -> None:
         """Read what is in the directories and in the state, unless that has been read."""
-        if self._loading is None:
-            self._loading = asyncio.ensure_future(asyncio.to_thread(self._load))
-        if not self._loading.done():
-            await asyncio.shield(self._loading)
-        self._loading.result()
+        loading = self._loading
+        if loading is None or (loading.done() and loading.exception() is not None):
+            loading = self._loading = asyncio.ensure_future(self._load())
+        if not loading.done():
+            await asyncio.shield(loading)
+        loading.result()
 
-    def _load(self) -> None:
-        stored: dict[OffsetCommitKey, OffsetAndMetadata] = {}
-        with suppress(NoCommittedOffsetsError):
-            stored = committed_offsets(self._catalog.store, unreadable={})
+    async def _load(self) -> None:
+        stored = await asyncio.to_thread(self._stored)
+        self._by_group.clear()
+        self.count = 0
         self._apply(stored.items())
         if self._state is not None:
             self._state.hidden = stored.keys()
-            self._apply(self._state.changes.items())
-        self.loaded = frozenset(self._by_group)
+        changed = self._changed if self._state is None else self._state.changes
+        self._apply([*changed.items()])
+
+    def _stored(self) -> Changes:
+        with suppress(NoCommittedOffsetsError):
+            return committed_offsets(self._catalog.store, unreadable={})
+        return {}
+
+    def forget_stored(self) -> None:
+        """Read the offsets in the directories again, at the next request."""
+        self._loading = None
+
+    async def positions(self) -> dict[tuple[str, str, int], int]:
+        """Return the committed offset of each group, topic and partition."""
+        await self.load()
+        return {
+            (group, *place): commit.offset
+            for group, commits in self._by_group.items()
+            for place, commit in commits.items()
+        }
 
     @property
     def groups(self) -> Iterable[str]:
@@ -77,6 +96,7 @@ class CommittedOffsets:
     async def change(self, changes: Changes) -> None:
         """Keep offsets, or delete them; raise `NotKeptError`."""
         if self._state is None:
+            self._changed.update(changes)
             self._apply(changes.items())
             return
         if not changes:

@@ -47,22 +47,13 @@ class DescribingGroups:
             kind, protocol_type = CONSUMER, CONSUMER
         else:
             kind = CLASSIC
-            protocol_type = (
-                self._protocol_of_offsets(name) if group is None else group.protocol_type or ""
-            )
+            protocol_type = "" if group is None else group.protocol_type or ""
         return {
             "group_id": name,
             "protocol_type": protocol_type,
             "group_state": ClassicState.EMPTY if group is None else group.state,
             "group_type": kind,
         }
-
-    def _protocol_of_offsets(self, name: str) -> str:
-        """Return the protocol type of a group that has only offsets.
-
-        Consumers wrote those that were there at the start, and a client without a group the others.
-        """
-        return CONSUMER if name in self._groups.offsets.loaded else ""
 
     def describe_groups(self, request: Values, version: int) -> Values:
         """Describe groups of the classic protocol with their members."""
@@ -80,7 +71,7 @@ class DescribingGroups:
             found: Values = {
                 "group_id": name,
                 "group_state": ClassicState.EMPTY if is_empty else _DEAD,
-                "protocol_type": self._protocol_of_offsets(name) if is_empty else "",
+                "protocol_type": "",
             }
             if not is_empty and version >= _FIRST_DESCRIBE_WITH_ERRORS:
                 is_other = name in self._groups.by_id

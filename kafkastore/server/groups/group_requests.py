@@ -11,7 +11,7 @@ from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.server.catalog import Node
 from kafkastore.server.groups.assignors import ASSIGNORS
-from kafkastore.server.groups.classic_group import ClassicGroup
+from kafkastore.server.groups.classic_group import SESSION_TIMEOUTS, ClassicGroup
 from kafkastore.server.groups.classic_member import error_to_join
 from kafkastore.server.groups.consumer_group import ConsumerGroup
 from kafkastore.server.groups.consumer_member import (
@@ -22,7 +22,10 @@ from kafkastore.server.groups.consumer_member import (
 from kafkastore.server.groups.group_error import GroupRequestError
 from kafkastore.server.groups.known_groups import KnownGroups, is_empty
 
-GROUP_COORDINATOR = 0
+#: Kinds of keys that have a coordinator: groups and transactional ids.
+_COORDINATORS = (0, 1)
+#: What brokers say before version 4, of `ErrorCode.NONE`.
+_NO_ERROR = "NONE"
 _FIRST_VERSION_WITH_KEYS = 4
 _FIRST_VERSION_WITH_MEMBERS = 3
 _FIRST_HEARTBEAT_WITH_MEMBER_ID = 1
@@ -37,15 +40,16 @@ class GroupRequests:
         self._groups, self._node = groups, node
 
     def find_coordinator(self, request: Values, version: int) -> Values:
-        """Name the one node for every group."""
-        is_group = request["key_type"] == GROUP_COORDINATOR
-        found = {
-            "error_code": ErrorCode.NONE if is_group else ErrorCode.INVALID_REQUEST,
-            "error_message": None if is_group else "only groups have a coordinator here",
-            "node_id": self._node.node_id if is_group else -1,
-            "host": self._node.host if is_group else "",
-            "port": self._node.port if is_group else -1,
-        }
+        """Name the one node for every group and transactional id."""
+        if request["key_type"] in _COORDINATORS:
+            text = _NO_ERROR if version < _FIRST_VERSION_WITH_KEYS else ""
+            found = {"error_message": text, **self._node._asdict()}
+        else:
+            error = ErrorCode.INVALID_REQUEST
+            found = {
+                "error_code": error, "error_message": error.name,
+                "node_id": -1, "host": "", "port": -1,
+            }
         if version < _FIRST_VERSION_WITH_KEYS:
             return found
         return {"coordinators": [{"key": key} | found for key in request["coordinator_keys"]]}
@@ -86,12 +90,20 @@ class GroupRequests:
         group_id, member_id = request["group_id"], request["member_id"]
         if not group_id:
             return error_to_join(ErrorCode.INVALID_GROUP_ID, member_id)
+        if request["session_timeout_ms"] not in SESSION_TIMEOUTS:
+            return error_to_join(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
         try:
             self._groups.check_room(sum(len(each["metadata"]) for each in request["protocols"]))
             known = self._groups.by_id.get(group_id)
             is_classic = isinstance(known, ClassicGroup)
             if member_id and not is_classic and (known is None or is_empty(known)):
-                return error_to_join(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+                is_known = group_id in self._groups.names
+                has_protocol = request["protocol_type"] and request["protocols"]
+                return error_to_join(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_known and not has_protocol
+                    else ErrorCode.UNKNOWN_MEMBER_ID,
+                    member_id,
+                )
             group = self._groups.joined_classic(group_id)
             return await group.join(request, version, client_id, host)
         except GroupRequestError as error:
@@ -105,7 +117,7 @@ class GroupRequests:
             return {"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
         group = self._groups.classic(request["group_id"])
         if group is None:
-            return {"error_code": ErrorCode.UNKNOWN_MEMBER_ID}
+            return {"error_code": _unknown_member(request)}
         try:
             self._groups.check_room(
                 sum(len(each["assignment"]) for each in request["assignments"])
@@ -117,11 +129,13 @@ class GroupRequests:
     def heartbeat(self, request: Values, _version: int) -> Values:
         """Keep a member alive."""
         group = self._groups.classic(request["group_id"])
-        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(request)
+        error = _unknown_member(request) if group is None else group.heartbeat(request)
         return {"error_code": error}
 
     def leave_group(self, request: Values, version: int) -> Values:
         """Let members leave; administrators also name members of the new protocol."""
+        if not request["group_id"]:
+            return {"error_code": ErrorCode.INVALID_GROUP_ID}
         group = self._groups.by_id.get(request["group_id"])
         if version < _FIRST_VERSION_WITH_MEMBERS:
             return {"error_code": _left(group, request["member_id"], None)}
@@ -132,6 +146,11 @@ class GroupRequests:
                 for each in request["members"]
             ]
         }
+
+
+def _unknown_member(request: Values) -> ErrorCode:
+    """Return the error for a member of a group that is not here."""
+    return ErrorCode.UNKNOWN_MEMBER_ID if request["group_id"] else ErrorCode.INVALID_GROUP_ID
 
 
 def _left(
