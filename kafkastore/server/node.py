@@ -251,9 +251,9 @@ class ServedNode:
         )
 
     async def _sync_group(
-        self, request: Values, _header: RequestHeader, _client: Client
+        self, request: Values, header: RequestHeader, _client: Client
     ) -> Values:
-        return await self._groups.members.sync_group(request)
+        return await self._groups.members.sync_group(request, header.version)
 
 
 def _at_once(answer: Callable[[Values, int], Values]) -> Handler:

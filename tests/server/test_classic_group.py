@@ -86,9 +86,11 @@ class Member:
         )
         return await self.coordinator.members.sync_group(request(
             ApiKey.SYNC_GROUP, 5, assignments=assignments,
-            **{"protocol_type": "consumer", "protocol_name": self.joined.get("protocol_name")}
-            | self._fields() | fields,
-        ))
+            **{
+                "protocol_type": "consumer",
+                "protocol_name": self.joined.get("protocol_name", "range"),
+            } | self._fields() | fields,
+        ), 5)
 
     def heartbeat(self, **fields):
         asked = request(ApiKey.HEARTBEAT, 4, **self._fields() | fields)
@@ -373,7 +375,7 @@ async def test_assignments_are_for_the_members_of_a_generation(coordinator):
         ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": None, "protocol_name": None}, ErrorCode.NONE),
+        ({"protocol_type": None}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"group_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         assert (await follower.sync(**fields)).get("error_code", 0) == error, fields

@@ -399,6 +399,7 @@ async def test_the_metadata_of_a_commit_has_a_limit(coordinator):
 
 def test_members_can_not_fill_the_memory(coordinator, monkeypatch):
     monkeypatch.setattr(consumer_group, "MAX_MEMBERS", 3)
+    monkeypatch.setattr(consumer_group, "MAX_SUBSCRIPTION_BYTES", 9900)
     monkeypatch.setattr(known_groups, "MAX_MEMBER_BYTES", 10_000)
 
     @in_loop
@@ -409,7 +410,7 @@ def test_members_can_not_fill_the_memory(coordinator, monkeypatch):
         assert [join(name, "t") for name in "abca"] == [ErrorCode.NONE] * 4
         assert join("d", "t") == ErrorCode.GROUP_MAX_SIZE_REACHED
         other = {"group_id": "other"}
-        assert join("a", "t" * 10_000, **other) == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert join("a", "t" * 9950, **other) == ErrorCode.GROUP_MAX_SIZE_REACHED
         assert join("a", "t" * 9000, **other) == ErrorCode.NONE
         assert join("a", "t" * 9000, group_id="third") == ErrorCode.GROUP_MAX_SIZE_REACHED
 

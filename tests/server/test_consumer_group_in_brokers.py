@@ -13,6 +13,7 @@ from golden.make.java_client import JavaClients
 from models.protocol_client import ProtocolClient
 from models.seed import SEED
 
+from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server import serve
 
@@ -21,7 +22,9 @@ pytestmark = pytest.mark.kafka
 VERSION = "4.3.1"
 #: One letter each: Java's hash tables then have them in the order of the alphabet.
 NAMES, STATIC_NAMES = "abcdefg", "hijklmno"
-SETTINGS = {"group.consumer.assignment.interval.ms": 0}
+SETTINGS = {
+    "group.consumer.assignment.interval.ms": 0, "group.consumer.migration.policy": "disabled",
+}
 PARTITIONS = {f"t{number}": 1 + number % 5 for number in range(30)}
 STEPS = 150
 GROUPS = 4
@@ -48,15 +51,21 @@ def clients(tmp_path_factory):
         ):
             ids = broker.topic_ids()
             assert server.topic_ids() == ids
-            find = {"key_type": 0, "coordinator_keys": ("g",)}
-            while (
-                broker.ask(ApiKey.FIND_COORDINATOR, 4, **find)["coordinators"][0]["error_code"]
-                or broker.ask(ApiKey.LIST_GROUPS, 4)["error_code"]
-            ):
-                time.sleep(0.1)
+            wait_for_coordinator(broker)
             yield broker, server, ids
     finally:
         cluster.abandon()
+
+
+def wait_for_coordinator(broker):
+    """Wait until the broker has made the topic of groups and loaded it."""
+    error = None
+    while error != ErrorCode.GROUP_ID_NOT_FOUND:
+        time.sleep(0.05)
+        broker.ask(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=("g",))
+        error = broker.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, group_id="g", member_id="a", member_epoch=1
+        )["error_code"]
 
 
 def java_hash(data):
@@ -254,3 +263,97 @@ def test_regular_expressions_match_the_topics_that_a_broker_finds(clients):
             found.append(topics)
         assert found[0] == found[1], regex
         assert len(found[0]) == count, regex
+
+
+def row(**fields):
+    return {
+        "partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    } | fields
+
+
+def test_requests_to_groups_that_are_not_as_members_think(clients):
+    broker, server, _ = clients
+    twin = Twin(broker, server)
+    topics = ({"name": "t2", "partitions": (row(),)},)
+    unknown = ({"name": "none", "partitions": (row(),)}, *topics)
+    member = Consumer(twin, "edges", random.Random(SEED), "uniform", "a")
+    classic = {
+        "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000, "protocol_type": "consumer",
+        "protocols": ({"name": "range", "metadata": b""},),
+    }
+
+    def ask_all(group, *, with_join=True):
+        named = {"group_id": group}
+        for version in (2, 8, 9):
+            for epoch, name in ((-1, ""), (0, "a"), (1, "x"), (7, "a"), (-1, "a")):
+                twin.ask(
+                    ApiKey.OFFSET_COMMIT, version, **named, member_id=name, topics=unknown,
+                    generation_id_or_member_epoch=epoch,
+                )
+        for version in (1, 7):
+            twin.ask(ApiKey.OFFSET_FETCH, version, **named, topics=(
+                {"name": "t2", "partition_indexes": (0, 1)},
+                {"name": "none", "partition_indexes": (0,)},
+            ))
+        for name, epoch in ((None, -1), ("a", 2), ("a", 99), ("x", 1), ("a", -1)):
+            twin.ask(ApiKey.OFFSET_FETCH, 9, groups=(
+                {**named, "member_id": name, "member_epoch": epoch, "topics": None},
+            ))
+        twin.ask(ApiKey.HEARTBEAT, 4, **named, generation_id=2, member_id="a")
+        for version in (4, 5):
+            twin.ask(
+                ApiKey.SYNC_GROUP, version, **named, generation_id=2, member_id="a",
+                assignments=(),
+            )
+        for name, instance in (("x", None), ("", "i"), ("x", "i"), ("", None)):
+            twin.ask(ApiKey.LEAVE_GROUP, 5, **named, members=(
+                {"member_id": name, "group_instance_id": instance},
+            ))
+        twin.ask(ApiKey.LEAVE_GROUP, 2, **named, member_id="x")
+        if with_join:
+            twin.ask(ApiKey.JOIN_GROUP, 9, **named, **classic, member_id="x")
+        for epoch in (-3, -2, -1, 1):
+            twin.ask(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, **named, member_id="x", member_epoch=epoch,
+                instance_id="i" if epoch == -2 else None,
+            )
+        described(twin, group)
+        for version in (5, 6):
+            twin.ask(
+                ApiKey.DESCRIBE_GROUPS, version, groups=(group,),
+                include_authorized_operations=False,
+            )
+        for states, types in (((), ()), (("stable",), ()), ((), ("consumer",)), (("Empty",), ())):
+            twin.ask(ApiKey.LIST_GROUPS, 5, states_filter=states, types_filter=types)
+        twin.ask(ApiKey.OFFSET_DELETE, 0, **named, topics=({
+            "name": "t2", "partitions": ({"partition_index": 0}, {"partition_index": 9}),
+        },))
+
+    for client in twin.clients:    # what other tests left
+        listed = client.ask(ApiKey.LIST_GROUPS, 5)["groups"]
+        for each in (each["group_id"] for each in listed):
+            found = client.ask(
+                ApiKey.CONSUMER_GROUP_DESCRIBE, 1, group_ids=(each,),
+                include_authorized_operations=False,
+            )
+            for left in found["groups"][0]["members"]:
+                client.ask(ApiKey.LEAVE_GROUP, 5, group_id=each, members=(
+                    {"member_id": left["member_id"]},
+                ))
+        client.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[each["group_id"] for each in listed])
+    ask_all("missing")
+    # A broker forgets a group without offsets some minutes later.
+    broker.ask(ApiKey.DELETE_GROUPS, 2, groups_names=("missing",))
+    member.join(["t2", "t3"])
+    ask_all("edges")
+    twin.ask(
+        ApiKey.OFFSET_COMMIT, 9, group_id="edges", member_id="a", topics=topics,
+        generation_id_or_member_epoch=member.epoch,
+    )
+    ask_all("edges")
+    twin.ask(ApiKey.DELETE_GROUPS, 2, groups_names=("edges", "missing", "none"))
+    member.heartbeat(member_epoch=-1)
+    ask_all("edges", with_join=False)    # a broker half removes an empty group then
+    twin.ask(ApiKey.DELETE_GROUPS, 2, groups_names=("edges", "missing", "none"))
+    twin.ask(ApiKey.LIST_GROUPS, 5)

@@ -202,7 +202,7 @@ def test_a_crash_at_any_call_loses_nothing_that_was_kept(store, tmp_path):
     fs = CountingFileSystem()
     Work(store)(tmp_path / "all", fs)
     assert any("rename" in each or "unlink" in each for each in fs.calls)
-    for at in some(range(len(fs.calls)), 8, __name__):
+    for at in some(range(len(fs.calls)), 5, __name__):
         for torn in (False, True):
             work, path = Work(store), tmp_path / f"{at}-{torn}"
             with suppress(Crash):
@@ -227,7 +227,7 @@ def test_a_loss_of_power_loses_nothing_that_was_kept(store, tmp_path):
     work = Noted(store)
     work(top / "state", disk)
     rng = random.Random(SEED)
-    for number in some(range(len(disk.moments)), 40, __name__):
+    for number in some(range(len(disk.moments)), 15, __name__):
         disk.moments[number].outcome(rng).write(tmp_path / "after")
         # The moment before the next call has all that was kept until then.
         after = Work(store)

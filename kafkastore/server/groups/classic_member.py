@@ -33,7 +33,7 @@ class ClassicMember:
 
 def error_to_join(error: ErrorCode, member_id: str = "") -> Values:
     """Return a response to JoinGroup that refuses."""
-    return {"error_code": error, "member_id": member_id, "protocol_name": ""}
+    return {"error_code": error, "member_id": member_id, "protocol_name": None}
 
 
 def protocols_of(request: Values) -> tuple[tuple[str, bytes], ...]:

@@ -39,10 +39,8 @@ class CommittedOffsets:
         self._catalog, self._state = catalog, state
         self._loading: asyncio.Future[None] | None = None
         self._by_group: dict[str, Commits] = {}
-        #: What clients have committed and deleted.
-        self._changed: dict[OffsetCommitKey, OffsetAndMetadata | None] = (
-            {} if state is None else state.changes
-        )
+        #: What clients have committed and deleted, if there is no state that knows it.
+        self._changed: dict[OffsetCommitKey, OffsetAndMetadata | None] = {}
         self._thread = ThreadPoolExecutor(1, "kafkastore-state")
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
@@ -65,7 +63,8 @@ class CommittedOffsets:
         self._apply(stored.items())
         if self._state is not None:
             self._state.hidden = stored.keys()
-        self._apply([*self._changed.items()])
+        changed = self._changed if self._state is None else self._state.changes
+        self._apply([*changed.items()])
 
     def _stored(self) -> Changes:
         with suppress(NoCommittedOffsetsError):

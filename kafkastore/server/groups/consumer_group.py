@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -33,10 +32,16 @@ from kafkastore.server.groups.consumer_member import (
     Reconciliation,
     by_topic,
     check_epoch,
+    is_homogeneous,
     owned_partitions,
+    preferred_assignor,
     updated_member,
 )
-from kafkastore.server.groups.group_error import MAX_MEMBERS, GroupRequestError
+from kafkastore.server.groups.group_error import (
+    MAX_MEMBERS,
+    MAX_SUBSCRIPTION_BYTES,
+    GroupRequestError,
+)
 from kafkastore.server.groups.topic_regex import check_regex, match_topics
 
 NOTHING: Assignment = frozenset()
@@ -99,7 +104,7 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         """The assignor that most members ask for."""
-        return _assignor(self.members.values())
+        return preferred_assignor(self.members.values())
 
     @property
     def size(self) -> int:
@@ -123,11 +128,7 @@ class ConsumerGroup:
         if request["member_epoch"] in (LEAVING_EPOCH, LEAVING_FOR_NOW_EPOCH):
             return self._leave(request)
         member_id = request["member_id"] or encode_id(uuid.uuid4().bytes)
-        if member_id not in self.members and len(self.members) >= MAX_MEMBERS:
-            raise GroupRequestError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The consumer group has reached its maximum capacity of {MAX_MEMBERS} members.",
-            )
+        self._check_room(request, member_id)
         old, replaced = self._found(request, member_id)
         owned = owned_partitions(request)
         member = updated_member(old, request, client_id, host)
@@ -167,6 +168,17 @@ class ConsumerGroup:
             "assignment": {"topic_partitions": by_topic(reconciled.assigned)}
             if request["member_epoch"] == JOINING_EPOCH or is_full or has_news else None,
         }
+
+    def _check_room(self, request: Values, member_id: str) -> None:
+        """Refuse a member, or a subscription, that would be too much."""
+        names: Iterable[str] = request["subscribed_topic_names"] or ()
+        is_full = member_id not in self.members and len(self.members) >= MAX_MEMBERS
+        if is_full or (names and sum(map(len, names)) + self.size > MAX_SUBSCRIPTION_BYTES):
+            raise GroupRequestError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {MAX_MEMBERS} members or "
+                f"{MAX_SUBSCRIPTION_BYTES} bytes of topics.",
+            )
 
     def _found(
         self, request: Values, member_id: str
@@ -272,9 +284,9 @@ class ConsumerGroup:
                 for name, each in sorted(members.items())
             ],
             partitions,
-            _is_homogeneous(members.values()),
+            is_homogeneous(members.values()),
         )
-        found = ASSIGNORS[_assignor(members.values())](assigning)
+        found = ASSIGNORS[preferred_assignor(members.values())](assigning)
         self.target = {name: found.get(name, NOTHING) for name in members}
         self.assignment_epoch = self.epoch
 
@@ -386,18 +398,3 @@ class ConsumerGroup:
             self._cancel_timers(member_id)
         if self._resolving is not None:
             self._resolving.cancel()
-
-
-
-
-
-
-def _assignor(members: Iterable[ConsumerMember]) -> str:
-    wanted = Counter(each.assignor for each in members)
-    return max(ASSIGNORS, key=lambda name: wanted[name])
-
-
-def _is_homogeneous(members: Iterable[ConsumerMember]) -> bool:
-    """Whether all members subscribe alike, by names or by an expression."""
-    subscriptions = {(each.topics, each.regex) for each in members}
-    return len(subscriptions) == 1 and not all(next(iter(subscriptions)))

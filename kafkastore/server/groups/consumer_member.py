@@ -8,6 +8,7 @@ Source: Kafka 4.3.1 ``ConsumerGroupMember``, ``CurrentAssignmentBuilder``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -15,6 +16,7 @@ from enum import Enum, auto
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.server.groups.assigned_member import Assignment, Place
+from kafkastore.server.groups.assignors import ASSIGNORS
 from kafkastore.server.groups.group_error import GroupRequestError
 
 JOINING_EPOCH, LEAVING_EPOCH, LEAVING_FOR_NOW_EPOCH = 0, -1, -2
@@ -181,3 +183,15 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) ->
             f"member epoch ({epoch}) than the one known by the group coordinator "
             f"({member.epoch}). The member must abandon all its partitions and rejoin.",
         )
+
+
+def preferred_assignor(members: Iterable[ConsumerMember]) -> str:
+    """Return the assignor that most members ask for."""
+    wanted = Counter(each.assignor for each in members)
+    return max(ASSIGNORS, key=lambda name: wanted[name])
+
+
+def is_homogeneous(members: Iterable[ConsumerMember]) -> bool:
+    """Whether all members subscribe alike, by names or by an expression."""
+    subscriptions = {(each.topics, each.regex) for each in members}
+    return len(subscriptions) == 1 and not all(next(iter(subscriptions)))

@@ -10,6 +10,8 @@ from kafkastore.formats.primitives.error_codes import ErrorCode
 #: Members of one group, those included that have an id and have not joined.
 MAX_MEMBERS = 2000
 MAX_GROUPS = 10_000
+#: What the members of one group of the new protocol subscribe to: each change reads all of it.
+MAX_SUBSCRIPTION_BYTES = 16 * 1024 * 1024
 #: What all members of all groups sent: subscriptions, assignments, names.
 MAX_MEMBER_BYTES = 128 * 1024 * 1024
 #: As a broker's ``offset.metadata.max.bytes``, in characters of UTF-16.

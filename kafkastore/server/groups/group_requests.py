@@ -20,7 +20,7 @@ from kafkastore.server.groups.consumer_member import (
     LEAVING_FOR_NOW_EPOCH,
 )
 from kafkastore.server.groups.group_error import GroupRequestError
-from kafkastore.server.groups.known_groups import KnownGroups
+from kafkastore.server.groups.known_groups import KnownGroups, is_empty
 
 #: Kinds of keys that have a coordinator: groups and transactional ids.
 _COORDINATORS = (0, 1)
@@ -29,6 +29,8 @@ _NO_ERROR = "NONE"
 _FIRST_VERSION_WITH_KEYS = 4
 _FIRST_VERSION_WITH_MEMBERS = 3
 _FIRST_HEARTBEAT_WITH_MEMBER_ID = 1
+_FIRST_JOIN_WITHOUT_PROTOCOL = 7
+_FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 class GroupRequests:
@@ -77,6 +79,14 @@ class GroupRequests:
         self, request: Values, version: int, client_id: str, host: str
     ) -> Values:
         """Let a member join, when all others have."""
+        answer = await self._joined(request, version, client_id, host)
+        if version < _FIRST_JOIN_WITHOUT_PROTOCOL and answer["protocol_name"] is None:
+            answer["protocol_name"] = ""
+        return answer
+
+    async def _joined(
+        self, request: Values, version: int, client_id: str, host: str
+    ) -> Values:
         group_id, member_id = request["group_id"], request["member_id"]
         if not group_id:
             return error_to_join(ErrorCode.INVALID_GROUP_ID, member_id)
@@ -84,7 +94,9 @@ class GroupRequests:
             return error_to_join(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
         try:
             self._groups.check_room(sum(len(each["metadata"]) for each in request["protocols"]))
-            if member_id and group_id not in self._groups.by_id:
+            known = self._groups.by_id.get(group_id)
+            is_classic = isinstance(known, ClassicGroup)
+            if member_id and not is_classic and (known is None or is_empty(known)):
                 is_known = group_id in self._groups.names
                 has_protocol = request["protocol_type"] and request["protocols"]
                 return error_to_join(
@@ -97,8 +109,12 @@ class GroupRequests:
         except GroupRequestError as error:
             return error_to_join(error.error)
 
-    async def sync_group(self, request: Values) -> Values:
+    async def sync_group(self, request: Values, version: int) -> Values:
         """Give a member its assignment, when the leader has sent it."""
+        if version >= _FIRST_SYNC_WITH_PROTOCOL and None in (
+            request["protocol_type"], request["protocol_name"]
+        ):
+            return {"error_code": ErrorCode.INCONSISTENT_GROUP_PROTOCOL}
         group = self._groups.classic(request["group_id"])
         if group is None:
             return {"error_code": _unknown_member(request)}

@@ -226,20 +226,18 @@ class OffsetRequests:
         deleted: dict[OffsetCommitKey, None] = {}
         topics = []
         for topic in request["topics"]:
-            is_subscribed = group is not None and _subscribes(group, topic["name"])
-            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else ErrorCode.NONE
-            numbers = [row["partition_index"] for row in topic["partitions"]]
-            if not is_subscribed:
-                deleted |= dict.fromkeys(
-                    OffsetCommitKey(group_id, topic["name"], number)
-                    for number in numbers if (topic["name"], number) in commits
-                )
-            topics.append({
-                "name": topic["name"],
-                "partitions": [
-                    {"partition_index": number, "error_code": error} for number in numbers
-                ],
-            })
+            name, rows = topic["name"], []
+            is_subscribed = group is not None and _subscribes(group, name)
+            for number in (row["partition_index"] for row in topic["partitions"]):
+                error = ErrorCode.NONE
+                if self._catalog.log(name, number) is None:
+                    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif is_subscribed:
+                    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                elif (name, number) in commits:
+                    deleted[OffsetCommitKey(group_id, name, number)] = None
+                rows.append({"partition_index": number, "error_code": error})
+            topics.append({"name": name, "partitions": rows})
         try:
             await self._groups.offsets.change(deleted)
         except NotKeptError:
