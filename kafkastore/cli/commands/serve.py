@@ -6,6 +6,8 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -78,11 +80,9 @@ def command(
         address, _ = parse_addresses(listen, advertise)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
-    READING_LOG.addHandler(_Notes())
-    READING_LOG.propagate = False
     reading = Reading("skip" if on_corrupt == "skip" else "raise", as_v2)
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
-    with serve_catalog(
+    with _noted(), serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
         users=users,
@@ -103,6 +103,17 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    """Print notes while the block runs."""
+    notes = _Notes()
+    READING_LOG.addHandler(notes)
+    try:
+        yield
+    finally:
+        READING_LOG.removeHandler(notes)
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
