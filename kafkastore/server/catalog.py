@@ -72,6 +72,7 @@ class Catalog:
         self.skipped = SkippedPlaces()
         self._seen: tuple[int, ...] = ()
         self._lock = threading.Lock()
+        self.topics: Mapping[str, ServedTopic] = {}
         self._list()
 
     def follow(self) -> None:
@@ -108,12 +109,19 @@ class Catalog:
         node_ids = [each.node_id for each in self.store.log_dirs if each.node_id is not None]
         self.node_id = node_ids[0] if node_ids else DEFAULT_NODE_ID
         found: dict[str, dict[int, ServedLog]] = {}
+        known = {
+            each.log.path: each
+            for topic in self.topics.values() for each in topic.partitions.values()
+        }
         for place in chosen:
             if place.topic != CLUSTER_METADATA_TOPIC:
                 copies = self.store.partitions.copies(place)
                 log = copies[0] if len(copies) == 1 else _best(place, copies, cluster)
                 epoch = _epoch_in(cluster, place)
-                served = ServedLog(log, epoch, self._reading, self.skipped)
+                served = known.get(log.path)
+                if served is None:
+                    served = ServedLog(log, epoch, self._reading, self.skipped)
+                served.known_epoch = epoch
                 found.setdefault(place.topic, {})[place.partition] = served
         self.topics = {
             name: ServedTopic(name, _topic_id(name, partitions, cluster), partitions)

@@ -242,7 +242,7 @@ def _read(log: ServedLog, wanted: Wanted, budget: _Budget, *, is_committed: bool
     """Return the row of one partition."""
     offset = wanted.fetch_offset
     start, end, end_error = log.bounds
-    stable = end
+    stable = end    # to others it makes no difference, and finding it may read a whole segment
     if is_committed:
         stable, broken = log.last_stable_offset(end)
         end_error = broken or end_error

@@ -86,7 +86,8 @@ class ServedLog:
         skipped: list[SkippedBytes] | None = None,
     ) -> None:
         self.log = log
-        self._known_epoch = leader_epoch
+        #: The leader epoch in the cluster's metadata, if that is known.
+        self.known_epoch = leader_epoch
         self._reading = reading
         self.skipped = SkippedPlaces() if skipped is None else skipped
         self._said, self._said_at = "", 0.0
@@ -176,7 +177,7 @@ class ServedLog:
         """
         epochs = self._epochs
         newest = epochs[-1].epoch if epochs else FIRST_EPOCH
-        return newest if self._known_epoch is None else max(newest, self._known_epoch)
+        return newest if self.known_epoch is None else max(newest, self.known_epoch)
 
     @property
     def _epochs(self) -> tuple[EpochStart, ...]:

@@ -6,7 +6,8 @@ import logging
 import resource
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -104,19 +105,16 @@ def command(
         handler.setFormatter(_OneLine())
         CONNECTION_LOG.addHandler(handler)
         CONNECTION_LOG.setLevel(logging.INFO)
-    STATE_LOG.addHandler(_Notes())
     try:
         address, _ = parse_addresses(listen, advertise)
         scraped = None if metrics is None else parse_address("metrics", metrics)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
-    READING_LOG.addHandler(_Notes())
-    READING_LOG.propagate = False
     reading = Reading("skip" if on_corrupt == "skip" else "raise", as_v2)
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
     exit_code = call.problems.exit_code    # at the end, the directories may be gone
     _allow_open_files()
-    with serve_catalog(
+    with _noted(), serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
         users=users, metrics=metrics, limits=ClientLimits(max_connections), state_dir=state_dir,
@@ -147,6 +145,19 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print_note(record.getMessage())
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    """Print notes while the block runs."""
+    notes, logs = _Notes(), (READING_LOG, STATE_LOG)
+    for each in logs:
+        each.addHandler(notes)
+    try:
+        yield
+    finally:
+        for each in logs:
+            each.removeHandler(notes)
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:
