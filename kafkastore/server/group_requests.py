@@ -71,6 +71,8 @@ class GroupRequests:
         except NoCommittedOffsetsError:
             return found
         for key, value in stored.items():
+            if self.catalog.is_hidden(key.topic):
+                continue
             commit = Commit(value.offset, value.leader_epoch, value.metadata)
             found.setdefault(key.group, {})[key.topic, key.partition] = commit
         return found

@@ -14,11 +14,14 @@ import numpy as np
 
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_codec import Elsewhere
-from kafkastore.formats.state.checkpoints import EpochStart
-from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.isolation import find_aborted_txns
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, LogFile
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.server.served_epochs import (
+    checkpointed_epochs,
+    end_of_epoch,
+    last_batch_epoch,
+)
 from kafkastore.store.partition_log import PartitionLog
 
 FIRST_EPOCH = 0
@@ -56,6 +59,7 @@ class ServedLog:
     def __init__(self, log: PartitionLog, leader_epoch: int | None = None) -> None:
         self.log = log
         self._known_epoch = leader_epoch
+        self._last_epoch: tuple[tuple[int, ...] | None, int] | None = None
         self._lock = threading.Lock()
         self._followed = self.state
 
@@ -81,29 +85,20 @@ class ServedLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch; 0 if the log has none or its file is corrupt.
+        """The newest leader epoch of the checkpoint, batches and metadata, at least 0.
 
         A broker always has one, also before 0.11: clients that know none ask with 0.
         """
-        epochs = self._epochs
-        newest = epochs[-1].epoch if epochs else FIRST_EPOCH
+        epochs = checkpointed_epochs(self.log)
+        state = self._followed
+        if self._last_epoch is None or self._last_epoch[0] != state:
+            self._last_epoch = state, last_batch_epoch(self.log)
+        newest = max(FIRST_EPOCH, self._last_epoch[1], epochs[-1].epoch if epochs else FIRST_EPOCH)
         return newest if self._known_epoch is None else max(newest, self._known_epoch)
-
-    @property
-    def _epochs(self) -> tuple[EpochStart, ...]:
-        try:
-            return self.log.leader_epochs
-        except (KafkaStoreError, OSError):
-            return ()
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to one, and where it ends; or -1, -1."""
-        log = self.log
-        if epoch == self.leader_epoch:
-            return epoch, log.log_end_offset
-        return LeaderEpochs(self._epochs).end_offset_for(
-            epoch, log_end_offset=log.log_end_offset
-        )
+        return end_of_epoch(self.log, checkpointed_epochs(self.log), self.leader_epoch, epoch)
 
     def read(
         self, offset: int, end_offset: int, max_bytes: int, *, at_least_one: bool
