@@ -112,11 +112,14 @@ class ReadingRequests:
         cluster = self.catalog.cluster
         if cluster is None or not cluster.features:
             return {}
+        # A quorum with voters in its log has a level that is not among the records of features.
+        version = cluster.quorum.version
+        levels = cluster.features | ({"kraft.version": version} if version else {})
         return {
             "finalized_features_epoch": cluster.end_offset - 1,
             "finalized_features": [
                 {"name": name, "max_version_level": level, "min_version_level": level}
-                for name, level in cluster.features.items()
+                for name, level in levels.items()
             ],
         }
 

@@ -50,7 +50,7 @@ def end_of_epoch(
 
     `leader_epoch` is the leader's, whose records begin at the log end if the log has none of it.
     """
-    if not 0 <= epoch <= leader_epoch:
+    if epoch == UNDEFINED_EPOCH or epoch > leader_epoch:
         return UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET
     start, end = log.log_start_offset, log.log_end_offset
     if epoch == leader_epoch:
