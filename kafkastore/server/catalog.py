@@ -32,6 +32,8 @@ from kafkastore.use_cases.replicas import (
 )
 
 DEFAULT_NODE_ID = 1
+#: Ids that no topic may have: none, and the metadata's. Source: Kafka 4.3.1 ``Uuid.RESERVED``.
+_RESERVED_IDS = (encode_id(bytes(16)), encode_id(bytes(15) + b"\1"))
 ListPartitions = Callable[[], tuple[LogStore, Sequence[TopicPartition]]]
 
 
@@ -123,11 +125,19 @@ class Catalog:
                     served = ServedLog(log, epoch, self._reading, self.skipped)
                 served.known_epoch = epoch
                 found.setdefault(place.topic, {})[place.partition] = served
-        self.topics = {
-            name: ServedTopic(name, _topic_id(name, partitions, cluster), partitions)
-            for name, partitions in found.items()
-        }
-        self.topics_by_id = {each.topic_id: each for each in self.topics.values()}
+        self.topics: dict[str, ServedTopic] = {}
+        self.topics_by_id: dict[str, ServedTopic] = {}
+        for name, partitions in sorted(found.items()):
+            topic_id = _topic_id(name, partitions, cluster)
+            if topic_id is None or topic_id in _RESERVED_IDS or topic_id in self.topics_by_id:
+                topic_id = _derived_id(name)
+            topic = ServedTopic(name, topic_id, partitions)
+            self.topics[name] = self.topics_by_id[topic_id] = topic
+        self._hidden = {each.topic for each in self.store.partitions} - self.topics.keys()
+
+    def is_hidden(self, topic: str) -> bool:
+        """Whether a topic is in the directories, but was not chosen."""
+        return topic in self._hidden
 
     def log(self, topic: str, partition: int) -> ServedLog | None:
         """Return a partition; None if it is not served."""
@@ -147,7 +157,7 @@ def _best(
 
 
 def _cluster_id(store: LogStore) -> str | None:
-    """Return the id in ``meta.properties``; raise for directories of several."""
+    """Return the id in ``meta.properties``; there must be one only."""
     try:
         return the_cluster_id(store)
     except SeveralClustersError:
@@ -163,15 +173,18 @@ def _epoch_in(cluster: Cluster | None, place: TopicPartition) -> int | None:
     return None if partition is None else partition.leader_epoch
 
 
-def _topic_id(name: str, partitions: Mapping[int, ServedLog], cluster: Cluster | None) -> str:
-    """Return a topic's id: known, or derived from its name."""
+def _topic_id(
+    name: str, partitions: Mapping[int, ServedLog], cluster: Cluster | None
+) -> str | None:
+    """Return the id of a topic in the metadata or in its directories, if any."""
     topic = None if cluster is None else cluster.topics.get(name)
     if topic is not None and topic.topic_id is not None:
         return topic.topic_id
     for number in sorted(partitions):
-        if (known := read_topic_id(partitions[number].log.path)) is not None:
-            return known
-    return _derived_id(name)
+        with suppress(*FAILURES):    # a corrupt file says nothing of the records
+            if (known := read_topic_id(partitions[number].log.path)) is not None:
+                return known
+    return None
 
 
 def _derived_id(name: str) -> str:

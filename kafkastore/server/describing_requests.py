@@ -19,7 +19,11 @@ from kafkastore.formats.topics.transaction_state import TransactionState
 from kafkastore.log.isolation import producers_at
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.served_log import ServedLog
-from kafkastore.use_cases.open_transactions import TransactionalId, read_coordinators
+from kafkastore.use_cases.open_transactions import (
+    TRANSACTION_STATE,
+    TransactionalId,
+    read_coordinators,
+)
 
 #: Kafka's names of the states, such as ``PrepareCommit``.
 _STATES: Mapping[int, str] = {
@@ -129,12 +133,30 @@ class DescribingRequests:
         return {
             "transaction_states": [
                 {"transactional_id": name}
-                | (_described(known[name]) if name in known else {"error_code": _not_found(name)})
+                | (self._described(known[name]) if name in known else _not_found(name))
                 for name in request["transactional_ids"]
             ]
         }
 
+    def _described(self, found: TransactionalId) -> Values:
+        """Describe a transactional id, with the partitions that are served."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(found.partitions):
+            if not self.catalog.is_hidden(topic):
+                topics.setdefault(topic, []).append(partition)
+        start = found.start_timestamp
+        return {
+            "transaction_state": _state(found),
+            "transaction_timeout_ms": found.timeout_ms,
+            "transaction_start_time_ms": _NO_TIME if start is None else start,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+            "topics": [{"topic": name, "partitions": each} for name, each in topics.items()],
+        }
+
     def _transactional_ids(self) -> Mapping[str, TransactionalId]:
+        if self.catalog.is_hidden(TRANSACTION_STATE):
+            return {}
         found = read_coordinators(self.catalog.store, unreadable={})
         ids = {} if found is None else found.by_producer
         return {each.transactional_id: each for each in ids.values()}
@@ -194,26 +216,11 @@ def _active(served: ServedLog) -> Values:
     }
 
 
-def _not_found(transactional_id: str) -> ErrorCode:
-    if not transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+def _not_found(transactional_id: str) -> Values:
+    is_valid = transactional_id != ""
+    error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_valid else ErrorCode.INVALID_REQUEST
+    return {"error_code": error}
 
 
 def _state(found: TransactionalId) -> str:
     return _STATES.get(found.state, "Unknown")
-
-
-def _described(found: TransactionalId) -> Values:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(found.partitions):
-        topics.setdefault(topic, []).append(partition)
-    start = found.start_timestamp
-    return {
-        "transaction_state": _state(found),
-        "transaction_timeout_ms": found.timeout_ms,
-        "transaction_start_time_ms": _NO_TIME if start is None else start,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "topics": [{"topic": name, "partitions": each} for name, each in topics.items()],
-    }

@@ -125,6 +125,9 @@ class ReadingRequests:
                 supported = [{"name": _GROUP_VERSION, "min_version": 0, "max_version": 1}]
         if not levels:
             return {}
+        # A quorum with voters in its log has a level that is not among the records of features.
+        version = cluster.quorum.version
+        levels = cluster.features | ({"kraft.version": version} if version else {})
         return {
             "supported_features": supported,
             "finalized_features_epoch": 0 if cluster is None else cluster.end_offset - 1,

@@ -10,12 +10,15 @@ from typing import NamedTuple
 
 from kafkastore.arguments import check_choice
 from kafkastore.errors import CorruptionError, KafkaStoreError
-from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.file_names import LOG_START_OFFSET_CHECKPOINT
-from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.server.fetch.batches import FoundBatches, ResponseRoom, find_batches
 from kafkastore.server.fetch.transactions import Decided, KnownTransactions, Stable
+from kafkastore.server.served_epochs import (
+    checkpointed_epochs,
+    end_of_epoch,
+    last_batch_epoch,
+)
 from kafkastore.store.partition_log import PartitionLog
 
 FIRST_EPOCH = 0
@@ -91,6 +94,7 @@ class ServedLog:
         self._reading = reading
         self.skipped = SkippedPlaces() if skipped is None else skipped
         self._said, self._said_at = "", 0.0
+        self._last_epoch: tuple[State | None, int] | None = None
         self._lock = threading.Lock()
         self._transactions = KnownTransactions(log, self.damage)
         # Listing thousands of partitions at the start would take longer than the rest of it.
@@ -171,20 +175,16 @@ class ServedLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch; 0 if the log has none or its file is corrupt.
+        """The newest leader epoch of the checkpoint, batches and metadata, at least 0.
 
         A broker always has one, also before 0.11: clients that know none ask with 0.
         """
-        epochs = self._epochs
-        newest = epochs[-1].epoch if epochs else FIRST_EPOCH
+        epochs = checkpointed_epochs(self.log)
+        state = self._followed
+        if self._last_epoch is None or self._last_epoch[0] != state:
+            self._last_epoch = state, last_batch_epoch(self.log)
+        newest = max(FIRST_EPOCH, self._last_epoch[1], epochs[-1].epoch if epochs else FIRST_EPOCH)
         return newest if self.known_epoch is None else max(newest, self.known_epoch)
-
-    @property
-    def _epochs(self) -> tuple[EpochStart, ...]:
-        try:
-            return self.log.leader_epochs
-        except (KafkaStoreError, OSError):
-            return ()
 
     @property
     def bounds(self) -> ServedBounds:
@@ -206,10 +206,9 @@ class ServedLog:
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to one, and where it ends; or -1, -1."""
-        end = self.bounds.end
-        if epoch == self.leader_epoch:
-            return epoch, end
-        return LeaderEpochs(self._epochs).end_offset_for(epoch, log_end_offset=end)
+        return end_of_epoch(
+            self.log, checkpointed_epochs(self.log), self.leader_epoch, epoch, self.bounds.end
+        )
 
     def read(self, offset: int, end_offset: int, room: ResponseRoom) -> FoundBatches | None:
         """Find the batches from the one that has an offset up to `end_offset`, exclusive.

@@ -203,15 +203,14 @@ def inspect_replica(log: PartitionLog, broker_id: int | None, role: ReplicaRole)
     with suppress(*FAILURES):
         epochs = LeaderEpochs(each for each in log.leader_epochs if each.start_offset < end)
     last = next(log.batches(end - 1), None) if end > start else None
-    last_epoch = None if last is None else last.leader_epoch
-    newest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
-    if last_epoch is not None and last_epoch > newest:
+    latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
+    if last is not None and last.leader_epoch is not None and last.leader_epoch > latest:
         return read_replica(log, broker_id, role)
     return Replica(log.path, broker_id, role, start, end, epochs.entries)
 
 
 def replica_of(log: PartitionLog, topic: Topic | None, read: ReadReplica) -> Replica:
-    """Read a directory of a topic in the metadata; a failure is its `error`."""
+    """Read one of a partition's directories; its failure is its `error`."""
     known = None if topic is None else topic.partitions.get(log.partition)
     topic_id = broker_id = None
     with suppress(*FAILURES):  # a corrupt file says nothing of the records

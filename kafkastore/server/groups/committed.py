@@ -68,7 +68,11 @@ class CommittedOffsets:
 
     def _stored(self) -> Changes:
         with suppress(NoCommittedOffsetsError):
-            return committed_offsets(self._catalog.store, unreadable={})
+            stored = committed_offsets(self._catalog.store, unreadable={})
+            return {
+                key: commit for key, commit in stored.items()
+                if not self._catalog.is_hidden(key.topic)
+            }
         return {}
 
     def forget_stored(self) -> None:
