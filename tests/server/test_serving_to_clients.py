@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 import warnings
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import UnsupportedCodecError
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from models.confluent_reader import read_by_confluent
 from models.seed import some
 from models.served_records import (
     CASES,
     COMMITTED,
     UNCOMMITTED,
     expected,
+    named,
     shown,
     topics_of,
 )
@@ -41,37 +40,6 @@ WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
 def timed(timestamp):
     """Return the time of a message; clients have different words for none."""
     return -1 if timestamp is None else timestamp
-
-
-def named(headers):
-    """Return headers as the answers have them."""
-    return [[name, shown(value)] for name, value in headers or ()]
-
-
-def read_by_confluent(servers, topic, partitions, isolation):
-    consumer = Consumer({
-        "bootstrap.servers": servers, "group.id": str(uuid.uuid4()), "isolation.level": isolation,
-        "auto.offset.reset": "earliest", "enable.auto.commit": False, "enable.partition.eof": True,
-        "max.partition.fetch.bytes": 2000, "fetch.wait.max.ms": 50,
-    })
-    try:
-        consumer.assign([ConfluentPartition(topic, number, 0) for number in partitions])
-        found, ended = [], set()
-        while ended != set(partitions):
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error():
-                ended.add(message.partition())
-            else:
-                kind, timestamp = message.timestamp()
-                found.append((
-                    message.partition(), message.offset(),
-                    -1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
-                    shown(message.key()), shown(message.value()), named(message.headers()),
-                ))
-        return found
-    finally:
-        consumer.close()
 
 
 def read_by_kafka_python(servers, topic, partitions, isolation):
