@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import warnings
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import UnsupportedCodecError
+from aiokafka.errors import KafkaConnectionError, UnsupportedCodecError
 from models.confluent_reader import read_by_confluent
 from models.seed import some
 from models.served_records import (
@@ -21,18 +23,21 @@ from models.served_records import (
 )
 
 from kafkastore.server import serve
+from kafkastore.server.authentication import MECHANISMS
 
 with warnings.catch_warnings():
     # It reads its package's files by a deprecated way of Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer
     from kafka import TopicPartition as PythonPartition
+    from kafka.errors import KafkaTimeoutError
 
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
 ]
 
+CERTIFICATE = Path(__file__).with_name("certificate.pem")
 #: LZ4 of version 0 has a wrong checksum, which aiokafka does not read from any server.
 WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
 
@@ -120,3 +125,67 @@ def test_clients_read_what_a_broker_gave_them(golden, version, name, client):
                 if client == "confluent-kafka":    # to it, time 0 is none
                     wanted = [(*row[:2], row[2] or -1, *row[3:]) for row in wanted]
                 assert sorted(found, key=lambda each: each[:2]) == wanted, (topic, isolation)
+
+
+# Encrypted, and with a password
+
+
+@pytest.fixture(scope="module")
+def secured(golden, tmp_path_factory):
+    """A server with TLS and a user, and the number of records of a partition."""
+    case = golden("4.3.1", "codecs", "answers")
+    users = tmp_path_factory.mktemp("secured") / "users"
+    users.write_text("me:secret\n")
+    topic, partitions = next(iter(topics_of(case).items()))
+    number = min(partitions)
+    with serve(
+        case.logs, listen="localhost:0", users=users,
+        tls=(CERTIFICATE, CERTIFICATE.with_name("key.pem")),
+    ) as served:
+        yield served.bootstrap_servers, topic, number, partitions[number]["records"][0][0]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_kafka_python_reads_by_tls_with_the_password_only(secured, mechanism, password):
+    servers, topic, number, first = secured
+    settings = {
+        "bootstrap_servers": servers, "group_id": None, "auto_offset_reset": "earliest",
+        "security_protocol": "SASL_SSL", "ssl_cafile": str(CERTIFICATE),
+        "sasl_mechanism": mechanism, "sasl_plain_username": "me", "sasl_plain_password": password,
+    }
+    if password == "wrong":
+        with pytest.raises(KafkaTimeoutError):    # it tries again, and logs the error
+            KafkaConsumer(**settings, bootstrap_timeout_ms=300)
+        return
+    consumer = KafkaConsumer(**settings)
+    try:
+        consumer.assign([PythonPartition(topic, number)])
+        assert next(consumer).offset == first
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_aiokafka_reads_by_tls_with_the_password_only(secured, mechanism, password):
+    servers, topic, number, first = secured
+
+    async def read():
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=servers, auto_offset_reset="earliest", security_protocol="SASL_SSL",
+            ssl_context=ssl.create_default_context(cafile=CERTIFICATE), sasl_mechanism=mechanism,
+            sasl_plain_username="me", sasl_plain_password=password,
+        )
+        try:
+            await consumer.start()
+            consumer.assign([TopicPartition(topic, number)])
+            return (await consumer.getone()).offset
+        finally:
+            await consumer.stop()
+
+    if password == "wrong":
+        with pytest.raises(KafkaConnectionError):
+            asyncio.run(read())
+    else:
+        assert asyncio.run(read()) == first
