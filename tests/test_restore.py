@@ -26,7 +26,10 @@ import kafkastore
 from kafkastore import LogDirWriter, migration
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "restore.md"
-TEXT, _, _ = DOCUMENT.read_text(encoding="utf-8").partition("## Three disks, no cluster")
+TEXT, _, OTHER_WAYS = DOCUMENT.read_text(encoding="utf-8").partition(
+    "## Without access to a broker's disk"
+)
+OTHER_WAYS, _, _ = OTHER_WAYS.partition("## Three disks, no cluster")
 CONSOLE = [(block.language, each) for block in blocks_in(TEXT)
            if block.language in ("console", "sh") for each in commands_of(block)]
 #: The page's programs of Kafka, and the classes of 2.4.0 that work with all brokers here.
@@ -102,6 +105,9 @@ def test_every_command_prints_what_the_page_shows_and_the_disks_stay(scene: Path
     before, kept = [everything_in(disk) for disk in disks], metadata.read_bytes()
     for language, command in CONSOLE:
         if language == "console":
+            run_command(command, scene)
+    for block in blocks_in(OTHER_WAYS):
+        for command in commands_of(block) if block.language == "console" else ():
             run_command(command, scene)
     assert [everything_in(disk) for disk in disks] == before
     assert metadata.read_bytes() == kept

@@ -55,6 +55,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *     seek    SERVERS  TOPIC  OFFSET         for each partition: the offset of the first record from there on, or -
  *     reset   SERVERS  TOPIC  POLICY         for each partition: the position after a seek far beyond the end, or
  *                                            the error
+ *     login   SERVERS  TOPIC  MECHANISM  USER  PASSWORD  CERTIFICATE
+ *                                            the first offset that a consumer reads by SASL over TLS, or the error
  *     unknown SERVERS  TOPIC                 the partitions that subscribers get, of a topic that is not there
  *     refused SERVERS  TOPIC                 the errors of a producer, of a transactional one, and of an administrator
  *                                            who creates, deletes and alters topics, and deletes records
@@ -88,6 +90,9 @@ public class KafkaConsumers {
                     break;
                 case "reset":
                     out.println(reset(request));
+                    break;
+                case "login":
+                    out.println(login(request));
                     break;
                 case "unknown":
                     out.println(unknown(request));
@@ -326,6 +331,28 @@ public class KafkaConsumers {
             }
         }
         return String.join(" ", found);
+    }
+
+    private static String login(String[] request) {
+        Properties secured = new Properties();
+        secured.put("security.protocol", "SASL_SSL");
+        secured.put("ssl.truststore.type", "PEM");
+        secured.put("ssl.truststore.location", request[6]);
+        secured.put("sasl.mechanism", request[3]);
+        String module = request[3].equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+        secured.put("sasl.jaas.config", "org.apache.kafka.common.security." + module + " required username=\""
+            + request[4] + "\" password=\"" + request[5] + "\";");
+        try (Consumer<byte[], byte[]> consumer = consumer(request[1], null, "read_uncommitted", secured)) {
+            TopicPartition first = new TopicPartition(request[2], 0);
+            consumer.assign(Collections.singleton(first));
+            while (true) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(SHORT)) {
+                    return String.valueOf(record.offset());
+                }
+            }
+        } catch (RuntimeException error) {
+            return text(error);
+        }
     }
 
     private static String unknown(String[] request) {

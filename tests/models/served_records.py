@@ -50,3 +50,8 @@ def shown(data):
     if len(data) > LARGEST_SHOWN:
         return f"sha256:{hashlib.sha256(data).hexdigest()}:{len(data)}"
     return base64.b64encode(data).decode()
+
+
+def named(headers):
+    """Return headers as the answers have them."""
+    return [[name, shown(value)] for name, value in headers or ()]

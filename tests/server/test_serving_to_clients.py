@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import ssl
 import warnings
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import UnsupportedCodecError
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer
-from confluent_kafka import TopicPartition as ConfluentPartition
+from aiokafka.errors import KafkaConnectionError, UnsupportedCodecError
+from models.confluent_reader import read_by_confluent
 from models.seed import some
 from models.served_records import (
     CASES,
     COMMITTED,
     UNCOMMITTED,
     expected,
+    named,
     shown,
     topics_of,
 )
 
 from kafkastore.server import serve
+from kafkastore.server.authentication import MECHANISMS
 from kafkastore.server.groups.consumer_group import GROUP_CONFIG
 
 with warnings.catch_warnings():
@@ -29,12 +31,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer
     from kafka import TopicPartition as PythonPartition
+    from kafka.errors import KafkaTimeoutError
 
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka"),
 ]
 
+CERTIFICATE = Path(__file__).with_name("certificate.pem")
 #: LZ4 of version 0 has a wrong checksum, which aiokafka does not read from any server.
 WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
 
@@ -42,37 +46,6 @@ WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
 def timed(timestamp):
     """Return the time of a message; clients have different words for none."""
     return -1 if timestamp is None else timestamp
-
-
-def named(headers):
-    """Return headers as the answers have them."""
-    return [[name, shown(value)] for name, value in headers or ()]
-
-
-def read_by_confluent(servers, topic, partitions, isolation):
-    consumer = Consumer({
-        "bootstrap.servers": servers, "group.id": str(uuid.uuid4()), "isolation.level": isolation,
-        "auto.offset.reset": "earliest", "enable.auto.commit": False, "enable.partition.eof": True,
-        "max.partition.fetch.bytes": 2000, "fetch.wait.max.ms": 50,
-    })
-    try:
-        consumer.assign([ConfluentPartition(topic, number, 0) for number in partitions])
-        found, ended = [], set()
-        while ended != set(partitions):
-            message = consumer.poll(20)
-            assert message is not None
-            if message.error():
-                ended.add(message.partition())
-            else:
-                kind, timestamp = message.timestamp()
-                found.append((
-                    message.partition(), message.offset(),
-                    -1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
-                    shown(message.key()), shown(message.value()), named(message.headers()),
-                ))
-        return found
-    finally:
-        consumer.close()
 
 
 def read_by_kafka_python(servers, topic, partitions, isolation):
@@ -208,3 +181,67 @@ def test_librdkafka_consumers_form_groups_of_the_new_protocol(golden, as_pattern
     assert {each.partition: each.offset for each in committed} == {
         number: row["log_end_offset"] for number, row in partitions.items()
     }
+
+
+# Encrypted, and with a password
+
+
+@pytest.fixture(scope="module")
+def secured(golden, tmp_path_factory):
+    """A server with TLS and a user, and the number of records of a partition."""
+    case = golden("4.3.1", "codecs", "answers")
+    users = tmp_path_factory.mktemp("secured") / "users"
+    users.write_text("me:secret\n")
+    topic, partitions = next(iter(topics_of(case).items()))
+    number = min(partitions)
+    with serve(
+        case.logs, listen="localhost:0", users=users,
+        tls=(CERTIFICATE, CERTIFICATE.with_name("key.pem")),
+    ) as served:
+        yield served.bootstrap_servers, topic, number, partitions[number]["records"][0][0]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_kafka_python_reads_by_tls_with_the_password_only(secured, mechanism, password):
+    servers, topic, number, first = secured
+    settings = {
+        "bootstrap_servers": servers, "group_id": None, "auto_offset_reset": "earliest",
+        "security_protocol": "SASL_SSL", "ssl_cafile": str(CERTIFICATE),
+        "sasl_mechanism": mechanism, "sasl_plain_username": "me", "sasl_plain_password": password,
+    }
+    if password == "wrong":
+        with pytest.raises(KafkaTimeoutError):    # it tries again, and logs the error
+            KafkaConsumer(**settings, bootstrap_timeout_ms=300)
+        return
+    consumer = KafkaConsumer(**settings)
+    try:
+        consumer.assign([PythonPartition(topic, number)])
+        assert next(consumer).offset == first
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+def test_aiokafka_reads_by_tls_with_the_password_only(secured, mechanism, password):
+    servers, topic, number, first = secured
+
+    async def read():
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=servers, auto_offset_reset="earliest", security_protocol="SASL_SSL",
+            ssl_context=ssl.create_default_context(cafile=CERTIFICATE), sasl_mechanism=mechanism,
+            sasl_plain_username="me", sasl_plain_password=password,
+        )
+        try:
+            await consumer.start()
+            consumer.assign([TopicPartition(topic, number)])
+            return (await consumer.getone()).offset
+        finally:
+            await consumer.stop()
+
+    if password == "wrong":
+        with pytest.raises(KafkaConnectionError):
+            asyncio.run(read())
+    else:
+        assert asyncio.run(read()) == first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import shutil
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -20,6 +21,7 @@ from models.served_records import (
 )
 
 from kafkastore.server import serve
+from kafkastore.server.authentication import MECHANISMS
 from kafkastore.server.fetch.sessions import FetchSessions
 from kafkastore.server.groups.consumer_group import GROUP_CONFIG
 from kafkastore.server.refusing_requests import REASON
@@ -35,6 +37,10 @@ DEFAULT = "-"
 BOUNDS = [("4.1.1", "delete-records"), ("4.1.1", "compacted"), ("4.3.1", "transactions")]
 TIMES = ("4.1.1", "create-time-out-of-order")
 CORRUPTED = ("2.4.0", "create-time-monotonic")
+CERTIFICATE = Path(__file__).with_name("certificate.pem")
+PASSWORD = "secret"
+#: Since then they take certificates in PEM.
+FIRST_WITH_PEM = (2, 7)
 
 
 class Answers:
@@ -104,6 +110,11 @@ def answers(request, golden, corrupt):
         ("refused", TIMES, topic),
         ("read", "corrupt", topic_of(golden(*CORRUPTED, "answers"))[0], UNCOMMITTED),
     ]
+    if kafka_classes.brokers.version_key(version) >= FIRST_WITH_PEM:
+        asked += [
+            ("login", "secured", topic, mechanism, "me", password, str(CERTIFICATE))
+            for mechanism in MECHANISMS for password in (PASSWORD, "wrong")
+        ]
     converted, session_epochs = set(read[::2]) - {*BOUNDS, TIMES}, []
     find_context = FetchSessions.context
 
@@ -119,8 +130,14 @@ def answers(request, golden, corrupt):
                 corrupt[0] if case == "corrupt" else golden(*case, "answers").logs,
                 as_v2=case in converted,
             )).bootstrap_servers
-            for case in {case for _, case, *_ in asked}
+            for case in {case for _, case, *_ in asked} - {"secured"}
         }
+        users = corrupt[0].with_name("users")
+        users.write_text(f"me:{PASSWORD}\n")
+        servers["secured"] = stack.enter_context(serve(
+            golden(*TIMES, "answers").logs, listen="localhost:0", users=users,
+            tls=(CERTIFICATE, CERTIFICATE.with_name("key.pem")),
+        )).bootstrap_servers
         found = kafka_classes.ask(
             version, [(kind, servers[case], *words) for kind, case, *words in asked],
             program="KafkaConsumers",
@@ -246,6 +263,15 @@ def test_consumers_form_groups_share_partitions_and_commit(answers, golden):
         assert read == ",".join(
             f"{each}:{len(partitions[int(each)]['records'])}" for each in numbers
         )
+
+
+def test_consumers_with_the_password_read_by_tls_and_others_are_refused_at_once(answers):
+    for _, *words, password, certificate in answers.kinds("login"):
+        found = answers.of("login", "secured", *words, password, certificate)
+        if password == PASSWORD:
+            assert found == "0"
+        else:
+            assert error_of(found)[0] == "SaslAuthenticationException"
 
 
 def test_subscribers_of_a_topic_that_is_not_there_wait_for_it(answers):

@@ -47,6 +47,9 @@ BROKERS = {
 GROUP_TOOLS = ("kafka-streams", "kafka-tools")
 GROUPS_SINCE = (4, 1)
 
+# MirrorMaker 2 needs Kafka Connect with its web server.
+MIRROR_MAKERS = ("4.3.1",)
+
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>golden</groupId><artifactId>broker</artifactId><version>1</version>
@@ -121,6 +124,15 @@ def group_jars(version: str, work: Path = WORK) -> Path:
     """
     wanted = [f"org.apache.kafka:{artifact}:{version}" for artifact in GROUP_TOOLS]
     return _fetched(work / "jars" / f"{version}-groups", wanted, ("*:*",))
+
+
+def mirror_maker_jars(version: str, work: Path = WORK) -> Path:
+    """Return the directory of the jars of MirrorMaker 2; fetch them if they are missing.
+
+    Arguments and errors are as for `jars`.
+    """
+    artifact = f"org.apache.kafka:connect-mirror:{version}"
+    return _fetched(work / "jars" / f"{version}-mirror-maker", [artifact, *_LOG4J2], ())
 
 
 def _fetched(directory: Path, wanted: Sequence[str], unwanted: Iterable[str]) -> Path:
@@ -214,6 +226,8 @@ def main() -> None:
         directories = [jars(version, arguments.work)]
         if version_key(version) >= GROUPS_SINCE:
             directories.append(group_jars(version, arguments.work))
+        if version in MIRROR_MAKERS:
+            directories.append(mirror_maker_jars(version, arguments.work))
         for directory in directories:
             print(version, len(list(directory.iterdir())), "jars in", directory, flush=True)
 
