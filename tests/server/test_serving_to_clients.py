@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, UnsupportedCodecError
+from confluent_kafka import Consumer
 from models.confluent_reader import read_by_confluent
 from models.seed import some
 from models.served_records import (
