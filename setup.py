@@ -55,6 +55,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.changes": "kafkastore/changes",
     "kafkastore.checks": "kafkastore/checks",
     "kafkastore.server": "kafkastore/server",
+    "kafkastore.server.metrics": "kafkastore/server/metrics",
     "kafkastore.use_cases": "kafkastore/use_cases",
     "kafkastore.jobs": "kafkastore/jobs",
     "kafkastore.spark": "kafkastore/spark",

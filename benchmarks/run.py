@@ -2,6 +2,7 @@
 
 usage:  run.py [--only MEASURE ...] [--sets SET ...] [--warm-up N] [--rounds N] [--work DIR]
         run.py spark ...    the data source compared with Spark's Kafka source: see spark.py
+        run.py serve ...    the server compared with a broker: see serving.py
 
 README.md says what is measured. Every sample goes to DIR/bench.jsonl too.
 """
@@ -229,6 +230,10 @@ def main() -> int:
         import spark
 
         return spark.main(sys.argv[2:])
+    if sys.argv[1:2] == ["serve"]:
+        import serving
+
+        return serving.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[], help="measures, or prefixes of names")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from kafkastore.formats.requests.apis import RequestHeader
 from kafkastore.server.authentication import Authentication
 from kafkastore.server.sending import DirectSender
 
@@ -64,8 +65,10 @@ class Client:
     sent_bytes: int = 0
     #: Sends records at once, from the thread that reads them.
     sender: DirectSender | None = None
-    #: Whether a request was received whose response is not sent yet: since when, and its size.
+    #: Whether a request was received whose response is not sent yet; of the last one, its kind,
+    #: when it was received, and the size of its response.
     is_answering: bool = False
+    api_key: int = -1
     asked_at: float = 0
     response_bytes: int = 0
     #: Whether nobody is there who could take a response.
@@ -76,8 +79,9 @@ class Client:
         """Whether its requests are answered."""
         return self.authentication is None or self.authentication.user is not None
 
-    def begin_answer(self) -> None:
+    def begin_answer(self, header: RequestHeader) -> None:
         """Note that a request was received."""
+        self.client_id, self.api_key = header.client_id, header.api_key
         self.is_answering, self.asked_at, self.response_bytes = True, time.monotonic(), 0
 
     def end_answer(self) -> float:

@@ -18,7 +18,7 @@ from kafkastore.errors import CorruptionError, UnsupportedFormatError
 from kafkastore.formats.requests.apis import parse_request_header
 from kafkastore.server.authentication import AuthenticationError
 from kafkastore.server.client import Client, ClientLimits, EndReason
-from kafkastore.server.metrics import ServerMetrics
+from kafkastore.server.metrics.request_metrics import ServerMetrics
 from kafkastore.server.node import ServedNode, UnknownRequestError
 from kafkastore.server.sending import (
     DirectSender,
@@ -187,21 +187,19 @@ class Connections:
         while not self._is_draining:
             is_known = client.requests > 0 and client.is_authenticated
             frame = await self._read_request(reader, None if is_known else deadline)
-            client.begin_answer()
             sasl = client.authentication
             if sasl is not None and sasl.is_raw and sasl.user is None:
                 token = await asyncio.to_thread(sasl.next_message, frame)
                 writer.write(len(token).to_bytes(_SIZE_BYTES, "big") + token)
-                client.end_answer()
                 continue
             header, position = parse_request_header(frame)
-            client.client_id = header.client_id
+            client.begin_answer(header)
             parts = await self._node.answer(header, frame, position, client)
             if parts is not None:
                 with _ending(EndReason.SLOW_RESPONSE):
                     async with asyncio.timeout(self._limits.response):
                         await send(writer, parts)
-            self._node.end_answer(header.api_key, client)
+            self._node.end_answer(client)
 
     async def _read_request(
         self, reader: asyncio.StreamReader, deadline: float | None

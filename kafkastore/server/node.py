@@ -1,7 +1,7 @@
 """One node of Kafka's protocol: each request finds its answer here.
 
-What reads files runs in threads, so that a slow disk holds up no other client; what concerns groups
-runs in the event loop, which has all of their state.
+What reads files runs in threads (`answering`); what concerns groups runs in the event loop, which
+has all of their state.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError, UnsupportedFormatError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import (
@@ -22,27 +19,23 @@ from kafkastore.formats.requests.apis import (
     RequestHeader,
     pack_response,
     parse_request,
-    parse_request_header,
 )
 from kafkastore.lookup.rules import CORRECT
+from kafkastore.server.answering import Asked, InThread, Waiting
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import Client
 from kafkastore.server.describing_requests import DescribingRequests
-from kafkastore.server.fetching import Fetched, Fetching
+from kafkastore.server.fetching import Fetching
 from kafkastore.server.group_requests import GroupRequests
-from kafkastore.server.metrics import ServerMetrics
+from kafkastore.server.metrics.request_metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests
-from kafkastore.server.sending import DirectSender, Parts, size_of
-from kafkastore.server.served_log import ServedLog
+from kafkastore.server.sending import Parts, size_of
 
 #: Most bytes of records in one response, however many a client asks for.
 MAX_FETCH_BYTES = 64 * 1024 * 1024
-_THREADS = 8
-#: More than there are slow clients, usually: each of them holds one up for a moment.
-_FETCH_THREADS = 64
-#: How often a log that a client waits for is looked at, s.
-_LOOK_EVERY = 0.05
+#: A slow client holds one up for a moment, and so does one that may ask again at once.
+_THREADS = 64
 #: How often a client that waits for other members is looked at, s.
 _LOOK_FOR_CLIENT_EVERY = 0.5
 _OLDEST_VERSION = 0
@@ -78,7 +71,6 @@ class ServedNode:
         self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
         self._groups = GroupRequests(catalog, node)
         self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
-        self._fetch_threads = ThreadPoolExecutor(_FETCH_THREADS, "kafkastore-fetch")
         self._handlers = self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
@@ -93,8 +85,7 @@ class ServedNode:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
         self._groups.close()
-        for threads in (self._threads, self._fetch_threads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
         """Return the committed offset of each group, topic and partition."""
@@ -134,15 +125,15 @@ class ServedNode:
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
         request = parse_request(header, frame, position)
         answered = await handler(request, header, client)
-        return self._pack(header, answered, client) if isinstance(answered, dict) else answered
+        return self.pack(header, answered, client) if isinstance(answered, dict) else answered
 
-    def end_answer(self, api_key: int, client: Client) -> None:
-        """Count a request whose response was sent."""
+    def end_answer(self, client: Client) -> None:
+        """Count the request of a client whose response was sent."""
         seconds = client.end_answer()
         if self._metrics is not None:
-            self._metrics.answered(api_key, client.response_bytes, seconds)
+            self._metrics.answered(client.api_key, client.response_bytes, seconds)
 
-    def _pack(self, header: RequestHeader, response: Values, client: Client) -> Parts:
+    def pack(self, header: RequestHeader, response: Values, client: Client) -> Parts:
         """Pack a response, and count what is in it."""
         if self._metrics is not None:
             self._metrics.count_errors(header.api_key, response)
@@ -155,7 +146,7 @@ class ServedNode:
         describing = DescribingRequests(self._catalog)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
-            ApiKey.FETCH: self._fetch,
+            ApiKey.FETCH: self._with_threads(self._fetch),
             ApiKey.LIST_OFFSETS: self._in_thread(reading.list_offsets),
             ApiKey.METADATA: self._in_thread(reading.metadata),
             ApiKey.API_VERSIONS: self._api_versions,
@@ -182,11 +173,18 @@ class ServedNode:
         }
 
     def _in_thread(self, answer: Callable[[Values, int], Values]) -> Handler:
-        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, answer, request, header.version)
+        return self._with_threads(lambda asked: answer(asked.request, asked.header.version))
 
-        return handler
+    def _with_threads(self, answer: Callable[[Asked], Values | Waiting]) -> Handler:
+        return InThread(answer, self, self._threads)
+
+    def find(self, api_key: int) -> Handler | None:
+        """Return what answers a request."""
+        return self._handlers.get(api_key)
+
+    def is_over(self, client: Client) -> bool:
+        """Return whether a client no longer waits, and nothing of it is read ahead."""
+        return self._is_waiting_over or client.has_left()
 
     def _while_connected(self, answer: Handler) -> Handler:
         """Send nothing if the client leaves, or the server ends, while it waits."""
@@ -198,7 +196,7 @@ class ServedNode:
             task.add_done_callback(self._waiting.discard)
             while not task.done():
                 await asyncio.wait({task}, timeout=_LOOK_FOR_CLIENT_EVERY)
-                if not task.done() and (self._is_waiting_over or client.has_left()):
+                if not task.done() and self.is_over(client):
                     return None
             return task.result()
 
@@ -250,81 +248,15 @@ class ServedNode:
     ) -> Values:
         return await self._groups.sync_group(request)
 
-    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Parts:
-        """Read and send; at the end of the logs wait for more, up to the client's time."""
-        asked, sender = _Fetch(header, request), client.sender
-        assert sender is not None
-        while True:
-            found = await sender.run(
-                self._fetch_threads, partial(self._answer_fetches, asked, client, sender)
-            )
-            if not isinstance(found, _Waiting):
-                return found
-            asked = found.asked
-            await found.wait(partial(self._is_over, client))
-
-    def _is_over(self, client: Client) -> bool:
-        """Return whether a client no longer waits for records."""
-        return self._is_waiting_over or client.has_left()
-
-    def _answer_fetches(
-        self, asked: _Fetch, client: Client, sender: DirectSender
-    ) -> Parts | _Waiting:
-        """Answer a request, and those that follow at once."""
-        while True:
-            fetched = self._fetching.fetch(asked.request, asked.header.version)
-            is_late = time.monotonic() >= asked.deadline or self._is_over(client)
-            if not is_late and not _is_enough(fetched, asked.request):
-                fetched.close()
-                return _Waiting(asked, fetched.logs)
-            left = sender.send(self._pack(asked.header, fetched.response, client))
-            following = None if left or self._is_waiting_over else sender.next_request()
-            if following is None or (parsed := _parse_fetch(following)) is None:
-                return left
-            sender.take_request()
-            self.end_answer(asked.header.api_key, client)
-            client.begin_answer()
-            asked = parsed
-
-
-class _Fetch:
-    """A request for records."""
-
-    def __init__(self, header: RequestHeader, request: Values) -> None:
-        self.header, self.request = header, request
-        self.deadline = time.monotonic() + max(request["max_wait_ms"], 0) / 1000
-
-
-class _Waiting(NamedTuple):
-    """A request that waits for more in logs, each with its state before it was read."""
-
-    asked: _Fetch
-    logs: tuple[tuple[ServedLog, tuple[int, ...]], ...]
-
-    async def wait(self, is_over: Callable[[], bool]) -> None:
-        """Wait until one of the logs has changed, or until the client's time."""
-        while (left := self.asked.deadline - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, _LOOK_EVERY))
-            if is_over() or any(log.state != before for log, before in self.logs):
-                return
-
-
-def _parse_fetch(frame: bytes) -> _Fetch | None:
-    """Parse a request for records; None if the loop is to answer it."""
-    try:
-        header, position = parse_request_header(frame)
-        if header.api_key == ApiKey.FETCH:
-            return _Fetch(header, parse_request(header, frame, position))
-    except (CorruptionError, UnsupportedFormatError):
-        pass
-    return None
-
-
-def _is_enough(fetched: Fetched, request: Values) -> bool:
-    """Return whether a response need not wait for more."""
-    return (
-        fetched.records_bytes >= request["min_bytes"] or fetched.has_error or not fetched.logs
-    )
+    def _fetch(self, asked: Asked) -> Values | Waiting:
+        """Read; at the end of the logs the client waits for more."""
+        fetched = self._fetching.fetch(asked.request, asked.header.version)
+        is_enough = fetched.records_bytes >= asked.request["min_bytes"] or fetched.has_error
+        is_late = time.monotonic() >= asked.deadline or self.is_over(asked.client)
+        if is_enough or is_late or not fetched.logs:
+            return fetched.response
+        fetched.close()
+        return Waiting(asked, fetched.logs)
 
 
 _OF_AUTHENTICATION = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)

@@ -21,8 +21,8 @@ from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import Connections
-from kafkastore.server.log_metrics import LogMetrics
-from kafkastore.server.metrics import ServerMetrics, metrics_endpoint
+from kafkastore.server.metrics.log_metrics import LogMetrics
+from kafkastore.server.metrics.request_metrics import ServerMetrics, metrics_endpoint
 from kafkastore.server.node import ServedNode
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, open_store

@@ -168,7 +168,7 @@ def test_without_the_library_metrics_are_refused_in_one_sentence(
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.setattr(
-        "kafkastore.server.metrics.find_spec",
+        "kafkastore.server.metrics.request_metrics.find_spec",
         lambda name: None if name == "prometheus_client" else find_spec(name),
     )
     ran = run("serve", logs, *FREE, "--metrics", "127.0.0.1:0")

@@ -33,7 +33,7 @@ from kafkastore.server.authentication import UsersFileError
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.client import ClientLimits, EndReason
 from kafkastore.server.connections import CONNECTION_LOG
-from kafkastore.server.log_metrics import LogMetrics
+from kafkastore.server.metrics.log_metrics import LogMetrics
 from kafkastore.store.log_store import open_store
 
 TLS = Path(__file__).with_name("certificate.pem"), Path(__file__).with_name("key.pem")
