@@ -37,7 +37,8 @@ class Asked(NamedTuple):
     @property
     def deadline(self) -> float:
         """Until when a client waits for records."""
-        return self.arrived + max(self.request["max_wait_ms"], 0) / 1000
+        wait_ms: int = self.request["max_wait_ms"]
+        return self.arrived + max(wait_ms, 0) / 1000
 
 
 class Waiting(NamedTuple):

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +28,7 @@ from kafkastore.store.partition_log import PartitionLog
 FIRST_EPOCH = 0
 #: A response with this share of its room filled is not worth another read.
 _FULL = 15 / 16
+_free_memory: deque[bytearray] = deque(maxlen=8)
 
 
 class FileRange(Elsewhere):
@@ -139,10 +143,37 @@ class ServedLog:
         ]
 
 
+@contextmanager
+def _reused_memory() -> Iterator[Callable[[int], memoryview]]:
+    """Lend memory for one read at a time; each thread's own would stay with its threads."""
+    try:
+        memory = _free_memory.pop()
+    except IndexError:
+        memory = bytearray(LARGEST_READ)
+
+    def room(size: int) -> memoryview:
+        return memoryview(memory)[:size] if size <= LARGEST_READ else memoryview(bytearray(size))
+
+    yield room
+    _free_memory.append(memory)
+
+
 def _batches_of(
     segment: LogSegment, offset: int, end_offset: int, max_bytes: int, at_least_one: bool
 ) -> FileRange | None:
     """Find batches of a segment: None if all end before, size 0 without room."""
+    with _reused_memory() as room:
+        return _find_batches(segment, offset, end_offset, max_bytes, at_least_one, room)
+
+
+def _find_batches(
+    segment: LogSegment,
+    offset: int,
+    end_offset: int,
+    max_bytes: int,
+    at_least_one: bool,
+    room: Callable[[int], memoryview],
+) -> FileRange | None:
     log = segment.open_log()
     start = end = last = -1
     try:
@@ -152,7 +183,7 @@ def _batches_of(
             return FileRange(log, *known)
         position = segment.position_before(offset, log)
         first_read = min(max(max_bytes, SMALLEST_READ), LARGEST_READ)
-        for run in log.runs(position, verify_crc=True, first_read=first_read):
+        for run in log.runs(position, verify_crc=True, first_read=first_read, room=room):
             headers = run.headers
             slot = 0
             if start < 0:
