@@ -48,6 +48,7 @@ IDLE_CONNECTIONS = 1000
 TIMES, PARTITIONS = 1000, 50
 WIDE_TOPIC, WIDE_PARTITIONS = "wide", 900
 MOST_SECONDS = 120
+QUICK = {"p99 us": (1.0, False)}
 
 
 class Server(NamedTuple):
@@ -227,6 +228,14 @@ def _free_port() -> int:
         return port
 
 
+def places_of(partitions: Mapping[str, Path]) -> list[tuple[str, int, int, int]]:
+    """Return topic, number, first and last time of partitions."""
+    return [
+        (name.rpartition("-")[0], int(name.rpartition("-")[2]), *times_of(directory))
+        for name, directory in partitions.items()
+    ]
+
+
 def times_of(directory: Path) -> tuple[int, int]:
     """Return the first and the last time in a partition's indexes."""
     first, *_, last = sorted(directory.glob("*.timeindex")) * 2
@@ -234,8 +243,10 @@ def times_of(directory: Path) -> tuple[int, int]:
     return int(entries[0][0]), int(entries[1][entries[1] > 0][-1])
 
 
-def measures(partitions: Mapping[str, Path], records: int, work: Path) -> Iterator[Measure]:
-    """Yield what is asked of both while they run."""
+def small_measures(
+    partitions: Mapping[str, Path], records: int, work: Path
+) -> Iterator[Measure]:
+    """Yield what is asked of both with the data sets alone."""
     fast = {"MB/s": (1.0, True), "CPU s/GB": (1.0, False)}
     for topic in DATA_SETS:
         for clients in CLIENTS:
@@ -243,18 +254,18 @@ def measures(partitions: Mapping[str, Path], records: int, work: Path) -> Iterat
                 yield Measure(
                     f"{how}-{topic}-{clients}", reading(how, topic, clients, records, work), fast
                 )
-    quick = {"p99 us": (1.0, False)}
-    one = [
-        (name.rpartition("-")[0], int(name.rpartition("-")[2]), *times_of(directory))
-        for name, directory in partitions.items()
-    ]
-    sets = [each for each in one if each[0] in DATA_SETS]
-    yield Measure("times-large", lookups(sets, 1), quick)
-    wide = [each for each in one if each[0] == WIDE_TOPIC]
-    yield Measure("times-wide", lookups(wide, 1), quick)
-    yield Measure(f"times-wide-{PARTITIONS}", lookups(wide, PARTITIONS), quick)
-    yield Measure("metadata", metadata, quick)
+    yield Measure("times", lookups(places_of(partitions), 1), QUICK)
     yield Measure("idle", idle, {})
+
+
+def wide_measures(
+    partitions: Mapping[str, Path], _records: int, _work: Path
+) -> Iterator[Measure]:
+    """Yield what is asked of both with many partitions."""
+    wide = [each for each in places_of(partitions) if each[0] == WIDE_TOPIC]
+    yield Measure("times-wide", lookups(wide, 1), QUICK)
+    yield Measure(f"times-wide-{PARTITIONS}", lookups(wide, PARTITIONS), QUICK)
+    yield Measure("metadata-wide", metadata, QUICK)
 
 
 LINE = "{:16} {:10} {:9} {:>26} {:>8}  {}"
@@ -313,40 +324,43 @@ def main(words: list[str]) -> int:
             for line in lines(name, found, bars):
                 print(line, flush=True)
 
-        for name, partitions in (("start-small", sets), ("start-wide", sets | wide)):
-            is_last = name == "start-wide"
-            if not is_wanted(name) and not is_last:
+        for start, partitions, measures in (
+            ("start", sets, small_measures), ("start-wide", sets | wide, wide_measures)
+        ):
+            asked = [
+                each for each in measures(partitions, arguments.records, work)
+                if is_wanted(each.name)
+            ]
+            if not asked and not is_wanted(start):
                 continue
             with broker_of(partitions, work) as broker:
-                if is_wanted(name):
+                if is_wanted(start):
                     found: dict[str, list[Sample]] = {OURS: [], PEER: []}
                     for who, sample in starts(broker, DATA_SETS[0], arguments.rounds):
                         found[who].append(sample)
-                    keep(name, found, {"s": (0.1, False)})
-                if is_last:
-                    _run(broker, partitions, arguments, is_wanted, keep)
+                    keep(start, found, {"s": (0.1, False)})
+                if asked:
+                    for measure, found in compare(
+                        broker, asked, arguments.warm_up, arguments.rounds
+                    ):
+                        keep(measure.name, found, measure.bars)
     return 0
 
 
-def _run(
-    broker: Broker,
-    partitions: Mapping[str, Path],
-    arguments: argparse.Namespace,
-    is_wanted: Callable[[str], bool],
-    keep: Callable[..., None],
-) -> None:
-    """Ask both sides in turn while they run."""
+def compare(
+    broker: Broker, measures: list[Measure], warm_up: int, rounds: int
+) -> Iterator[tuple[Measure, dict[str, list[Sample]]]]:
+    """Ask both sides in turn while they run, each first in every other round."""
     address = f"127.0.0.1:{_free_port()}"
     with broker.running() as process, _served(broker.logs, address) as served:
         first_record(address, DATA_SETS[0], served)
+        first_record(broker.address, DATA_SETS[0], process)
         sides = [Server(OURS, address, served.pid), Server(PEER, broker.address, process.pid)]
-        for measure in measures(partitions, arguments.records, arguments.work):
-            if not is_wanted(measure.name):
-                continue
+        for measure in measures:
             found: dict[str, list[Sample]] = {OURS: [], PEER: []}
-            for number in range(arguments.warm_up + arguments.rounds):
+            for number in range(warm_up + rounds):
                 for server in sides if number % 2 else sides[::-1]:
                     sample = measure.ask(server)
-                    if number >= arguments.warm_up:
+                    if number >= warm_up:
                         found[server.who].append(sample)
-            keep(measure.name, found, measure.bars)
+            yield measure, found
