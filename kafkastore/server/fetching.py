@@ -132,11 +132,11 @@ class Fetching:
         may_wait = may_wait and bool(logs)
         return Fetched(rows + unknown, budget.taken, may_wait, logs)
 
-    def node_endpoints(self, rows: Iterable[Row], version: int) -> Values:
-        """Return where the leaders are that rows name, for clients that know them."""
-        if version < _FIRST_WITH_NODE_ENDPOINTS or not any(
-            "current_leader" in row for _, row in rows
-        ):
+    def node_endpoints(self, rows: Iterable[Row], request: Values, version: int) -> Values:
+        """Return where the leaders are that rows name, for consumers that know them."""
+        if version < _FIRST_WITH_NODE_ENDPOINTS or is_from_follower(request):
+            return {}
+        if not any("current_leader" in row for _, row in rows):
             return {}
         return {"node_endpoints": [self.node._asdict()]}
 

@@ -214,7 +214,7 @@ class ServedNode:
             fetched.close()
             if not await self._watch.wait(fetched.logs, left) and not fetched.records_bytes:
                 break    # nothing is read again that has not changed
-        ends = self._fetching.node_endpoints(fetched.rows, header.version)
+        ends = self._fetching.node_endpoints(fetched.rows, request, header.version)
         return context.respond(fetched.rows) | ends
 
 
