@@ -19,6 +19,7 @@ from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import REQUESTS, ApiKey
 from kafkastore.formats.requests.list_offsets import (
+    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
     FIRST_VERSION_WITH_ISOLATION,
@@ -299,6 +300,7 @@ class ReadingRequests:
             by_rules = self._version_of_rules(version)
             is_committed = (
                 request["isolation_level"] == READ_COMMITTED
+                and request["replica_id"] == CONSUMER_REPLICA_ID
                 and by_rules is not None
                 and by_rules >= FIRST_VERSION_WITH_ISOLATION
             )
