@@ -193,7 +193,7 @@ class ReadingRequests:
             "error_code": ErrorCode.NONE,
             "partition_index": number,
             "leader_id": self.node.node_id,
-            "leader_epoch": log.leader_epoch,
+            "leader_epoch": log.described_epoch,
             "replica_nodes": replicas,
             "isr_nodes": replicas,
             "eligible_leader_replicas": (),

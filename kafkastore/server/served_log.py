@@ -189,12 +189,24 @@ class ServedLog:
 
         A broker always has one, also before 0.11: clients that know none ask with 0.
         """
-        epochs = checkpointed_epochs(self.log)
         state = self._followed
         if self._last_epoch is None or self._last_epoch[0] != state:
             self._last_epoch = state, last_batch_epoch(self.log)
-        newest = max(FIRST_EPOCH, self._last_epoch[1], epochs[-1].epoch if epochs else FIRST_EPOCH)
-        return newest if self.known_epoch is None else max(newest, self.known_epoch)
+        return self.described_epoch
+
+    @property
+    def described_epoch(self) -> int:
+        """The newest leader epoch that is known without reading batches.
+
+        If those have a newer one, the error for the client's epoch makes it ask again.
+        """
+        epochs = checkpointed_epochs(self.log)
+        return max(
+            FIRST_EPOCH,
+            epochs[-1].epoch if epochs else FIRST_EPOCH,
+            FIRST_EPOCH if self.known_epoch is None else self.known_epoch,
+            FIRST_EPOCH if self._last_epoch is None else self._last_epoch[1],
+        )
 
     @property
     def bounds(self) -> ServedBounds:

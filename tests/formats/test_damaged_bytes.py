@@ -42,6 +42,7 @@ NOT_IN_THE_REGISTRY = {
     "index_growth": "numbers",
     "java_text": "lines and numbers, by checkpoints and file_names",
     "description": "texts of our own",
+    "altering": "descriptions, by apis",
     "describing": "descriptions, by apis",
     "groups": "descriptions, by apis",
     "reading": "descriptions, by apis",

@@ -276,7 +276,7 @@ def test_commits_that_come_together_are_written_together(store, tmp_path):
             super().append(changes)
 
     async def test(state):
-        offsets = CommittedOffsets(SimpleNamespace(store=store), state)
+        offsets = CommittedOffsets(SimpleNamespace(store=store, is_hidden=lambda _: False), state)
         await offsets.load()
         await asyncio.gather(*[offsets.change(dict([change(each)])) for each in range(100)])
         assert offsets.of("g").keys() == {("t", number) for number in range(3)}
@@ -297,7 +297,7 @@ def test_commits_that_come_together_are_written_together(store, tmp_path):
 
 def test_commits_that_can_not_be_written_are_refused(store, tmp_path, caplog):
     async def test(state):
-        offsets = CommittedOffsets(SimpleNamespace(store=store), state)
+        offsets = CommittedOffsets(SimpleNamespace(store=store, is_hidden=lambda _: False), state)
         await offsets.load()
         await offsets.change(dict([change(1)]))
         fs._at = len(fs.calls)
