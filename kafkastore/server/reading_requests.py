@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kafkastore.errors import (
+    CorruptionError,
     KafkaStoreError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
@@ -20,6 +21,7 @@ from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import REQUESTS, ApiKey
 from kafkastore.formats.requests.list_offsets import (
     CONSUMER_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
     FIRST_VERSION_WITH_ISOLATION,
@@ -318,6 +320,8 @@ class ReadingRequests:
         except UnsupportedForMessageFormatError:
             return {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
         except _UNREADABLE as failure:
+            if isinstance(failure, CorruptionError) and timestamp == EARLIEST_TIMESTAMP:
+                return self._earliest(log, version)    # whatever is corrupt after it
             log.report(failure)
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         if found is None:
@@ -326,6 +330,13 @@ class ReadingRequests:
         if version >= FIRST_VERSION_WITH_EPOCHS and found.leader_epoch is not None:
             answer["leader_epoch"] = found.leader_epoch
         return answer
+
+    @staticmethod
+    def _earliest(log: ServedLog, version: int) -> Values:
+        """Return the log start offset."""
+        start = log.log.log_start_offset
+        epoch = log.epoch_of(start) if version >= FIRST_VERSION_WITH_EPOCHS else None
+        return {"offset": start} | ({} if epoch is None else {"leader_epoch": epoch})
 
     @staticmethod
     def _latest(log: ServedLog, request: Values, version: int) -> Values:

@@ -226,6 +226,10 @@ class ServedLog:
             lambda: self._transactions.last_stable_offset(log_end)
         )
 
+    def epoch_of(self, offset: int) -> int | None:
+        """Return the leader epoch that an offset is in, if it is known."""
+        return LeaderEpochs(self._epochs).epoch_for_offset(offset)
+
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to one, and where it ends; or -1, -1."""
         return end_of_epoch(
