@@ -13,8 +13,10 @@ import kafkastore
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.metadata.registrations import ResourceType
+from kafkastore.metadata.topic_configs import known_topic_configs
 from kafkastore.samples.unpacking import unpack_archive
 from kafkastore.server import serve
+from kafkastore.writing.log_config import TOPIC_OPTIONS, LogConfig
 
 VERSIONS = some(list(MANIFEST), 1, __name__)
 SOURCES = {
@@ -106,3 +108,10 @@ def test_configurations_and_features_are_those_that_the_cluster_had(archive):
             }
             assert versions["finalized_features_epoch"] == cluster.end_offset - 1
     assert compared > 10
+
+
+def test_the_defaults_of_topics_are_those_that_logs_are_written_with():
+    known = {name: each.default for name, each in known_topic_configs().items()}
+    written = LogConfig().to_options()
+    assert written.keys() <= known.keys() <= TOPIC_OPTIONS
+    assert {name: known[name] for name in written} == written
