@@ -75,6 +75,7 @@ class Catalog:
         self._seen: tuple[int, ...] = ()
         self._lock = threading.Lock()
         self.topics: Mapping[str, ServedTopic] = {}
+        self.topics_by_id: Mapping[str, ServedTopic] = {}
         self._list()
 
     def follow(self) -> None:
@@ -125,15 +126,15 @@ class Catalog:
                     served = ServedLog(log, epoch, self._reading, self.skipped)
                 served.known_epoch = epoch
                 found.setdefault(place.topic, {})[place.partition] = served
-        self.topics: dict[str, ServedTopic] = {}
-        self.topics_by_id: dict[str, ServedTopic] = {}
+        by_id: dict[str, ServedTopic] = {}
         for name, partitions in sorted(found.items()):
             topic_id = _topic_id(name, partitions, cluster)
-            if topic_id is None or topic_id in _RESERVED_IDS or topic_id in self.topics_by_id:
+            if topic_id is None or topic_id in _RESERVED_IDS or topic_id in by_id:
                 topic_id = _derived_id(name)
-            topic = ServedTopic(name, topic_id, partitions)
-            self.topics[name] = self.topics_by_id[topic_id] = topic
-        self._hidden = {each.topic for each in self.store.partitions} - self.topics.keys()
+            by_id[topic_id] = ServedTopic(name, topic_id, partitions)
+        self._hidden = {each.topic for each in self.store.partitions} - found.keys()
+        # Other threads read them meanwhile, so they change at once.
+        self.topics, self.topics_by_id = {each.name: each for each in by_id.values()}, by_id
 
     def is_hidden(self, topic: str) -> bool:
         """Whether a topic is in the directories, but was not chosen."""

@@ -25,7 +25,7 @@ from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import Client
 from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
-from kafkastore.server.fetching import Fetching
+from kafkastore.server.fetch.fetch_requests import Fetching
 from kafkastore.server.groups.coordinator import GroupCoordinator
 from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.metrics import ServerMetrics

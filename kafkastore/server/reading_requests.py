@@ -19,6 +19,7 @@ from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import REQUESTS, ApiKey
 from kafkastore.formats.requests.list_offsets import (
+    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
     FIRST_VERSION_WITH_ISOLATION,
@@ -116,7 +117,12 @@ class ReadingRequests:
         Clients of older versions can't read a feature whose oldest version is 0 (KAFKA-17011).
         """
         cluster = self.catalog.cluster
-        levels = {} if cluster is None else dict(cluster.features)
+        levels: dict[str, int] = {}
+        if cluster is not None and cluster.features:
+            levels |= cluster.features
+            # A quorum with voters in its log has a level that is not among these records.
+            if cluster.quorum.version:
+                levels["kraft.version"] = cluster.quorum.version
         levels.pop(_GROUP_VERSION, None)
         supported = []
         if ApiKey.CONSUMER_GROUP_HEARTBEAT in keys:
@@ -125,9 +131,6 @@ class ReadingRequests:
                 supported = [{"name": _GROUP_VERSION, "min_version": 0, "max_version": 1}]
         if not levels:
             return {}
-        # A quorum with voters in its log has a level that is not among the records of features.
-        version = cluster.quorum.version
-        levels = cluster.features | ({"kraft.version": version} if version else {})
         return {
             "supported_features": supported,
             "finalized_features_epoch": 0 if cluster is None else cluster.end_offset - 1,
@@ -297,6 +300,7 @@ class ReadingRequests:
             by_rules = self._version_of_rules(version)
             is_committed = (
                 request["isolation_level"] == READ_COMMITTED
+                and request["replica_id"] == CONSUMER_REPLICA_ID
                 and by_rules is not None
                 and by_rules >= FIRST_VERSION_WITH_ISOLATION
             )

@@ -51,11 +51,21 @@ class ServedBounds(NamedTuple):
 
 
 class SkippedPlaces(list[SkippedBytes]):
-    """The corrupt bytes that were skipped, each reported when it is added."""
+    """The corrupt bytes that were skipped, each added and reported once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+        self._known: set[tuple[object, ...]] = set()
 
     def append(self, skipped: SkippedBytes) -> None:
-        """Add and report bytes."""
-        super().append(skipped)
+        """Add and report bytes; another thread may have met them too."""
+        place = skipped.path, skipped.position, skipped.end_position
+        with self._lock:
+            if place in self._known:
+                return
+            self._known.add(place)
+            super().append(skipped)
         READING_LOG.warning("%s", skipped)
 
 

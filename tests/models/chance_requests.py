@@ -116,7 +116,8 @@ class ChanceRequests:
         )
 
     def _time(self):
-        return self._one(*self.times, *range(-8, 2), *range(-3, 0), 2**62)
+        special = self._one(*range(-8, 2), *range(-3, 0), 2**62)
+        return self._one(special, self._one(*self.times))
 
     def _group(self):
         return self._one(*self.groups, "nobody", "")
@@ -153,7 +154,7 @@ class ChanceRequests:
             }
 
         return {
-            "replica_id": self._one(-1, -1, -1, -2),
+            "replica_id": self._one(-1, -1, -2, 99),
             "isolation_level": self._one(0, 1) if version >= 2 else 0,
             "topics": self._rows(row),
             "timeout_ms": 1000,

@@ -25,8 +25,8 @@ from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.state import producer_snapshot
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.fetch.batches import SMALL_BYTES, FileRange
+from kafkastore.server.fetch.fetch_requests import MAX_OPEN_FILES, Fetching
 from kafkastore.server.fetch.sessions import Wanted
-from kafkastore.server.fetching import MAX_OPEN_FILES, Fetching
 from kafkastore.server.served_log import Reading
 
 LIMITS = st.sampled_from([1, 100, 400, LARGEST])

@@ -10,6 +10,7 @@ from models.seed import some
 import kafkastore
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.formats.requests.list_offsets import (
+    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH_ISOLATION,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
@@ -213,7 +214,7 @@ def ask_over_a_socket(client, rows, version, isolation):
         })
     fields = {"isolation_level": isolation} if version >= FIRST_VERSION_WITH_ISOLATION else {}
     answer = client.ask(
-        ApiKey.LIST_OFFSETS, version, **fields,
+        ApiKey.LIST_OFFSETS, version, replica_id=CONSUMER_REPLICA_ID, **fields,
         topics=[{"name": name, "partitions": asked} for name, asked in topics.items()],
     )
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import uuid
 from itertools import product
 
@@ -11,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from models import kafka_classes
 from models.protocol_client import ProtocolClient, batches
-from models.seed import some
+from models.seed import SEED, some
 
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
@@ -123,7 +124,7 @@ def resumptions(logs, served):
     for topic, number, found in partitions(logs):
         log = served.catalog.log(topic, number).log
         offsets = [each.offset for each in log.records()]
-        for epoch, last_offset in some(found, 1, topic):
+        for epoch, last_offset in found:
             if log.log_start_offset <= last_offset:
                 offset = last_offset + 1
                 rest = [each for each in offsets if each >= offset]
@@ -141,6 +142,7 @@ def resume_with_confluent(servers, topic, number, offset, epoch):
     config = {
         "bootstrap.servers": servers, "group.id": str(uuid.uuid4()),
         "auto.offset.reset": "error", "enable.auto.commit": False, "enable.partition.eof": True,
+        "isolation.level": "read_uncommitted",
     }
     known = {} if epoch < 0 else {"leader_epoch": epoch}
     place = TopicPartition(topic, number, offset, **known)
@@ -172,8 +174,10 @@ def test_consumers_go_on_from_offsets_that_were_committed_with_an_epoch(
         for case, state in some(list(product(CASES, STATES)), 3, "resume"):
             logs = copy_in_state(golden(*case, "answers").logs, writable_copy, state)
             served = stack.enter_context(serve(logs))
-            for each in some(list(resumptions(logs, served)), 1, f"{case} {state}"):
-                asked.append((case, state, served.bootstrap_servers, *each))
+            # One of each also in a full run: a directory has hundreds.
+            chance = random.Random(f"{SEED} {case} {state}")
+            each = chance.choice(list(resumptions(logs, served)))
+            asked.append((case, state, served.bootstrap_servers, *each))
         answers = kafka_classes.ask(
             "4.3.1",
             [(servers, *each[:2], uuid.uuid4(), *each[2:4]) for _, _, servers, *each in asked],

@@ -240,7 +240,8 @@ def lists(case):
 def ask_offset(client, place, row):
     """Return the row of a ListOffsets response."""
     answer = client.ask(
-        ApiKey.LIST_OFFSETS, row["version"], isolation_level=row.get("isolation", 0),
+        ApiKey.LIST_OFFSETS, row["version"], replica_id=-1,
+        isolation_level=row.get("isolation", 0),
         topics=({
             "name": place[0],
             "partitions": ({

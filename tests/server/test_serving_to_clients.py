@@ -17,6 +17,7 @@ from models.served_records import (
     CASES,
     COMMITTED,
     UNCOMMITTED,
+    WITH_OLD_LZ4,
     expected,
     named,
     shown,
@@ -40,8 +41,6 @@ pytestmark = [
 ]
 
 CERTIFICATE = Path(__file__).with_name("certificate.pem")
-#: LZ4 of version 0 has a wrong checksum, which aiokafka does not read from any server.
-WITH_OLD_LZ4 = {("0.8.2.2", "codecs"), ("2.4.0", "old-formats")}
 
 
 def timed(timestamp):

@@ -9,7 +9,9 @@ that is faster, and of a remote store's local file the bytes may be released bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,7 @@ from kafkastore.server.fetch.verified_ranges import VerifiedRange, VerifiedRange
 SMALL_BYTES = 32 * 1024
 #: A response with this share of its room filled is not worth another read.
 _FULL = 15 / 16
+_free_memory: deque[bytearray] = deque(maxlen=8)
 #: A message of format 0 or 1 has no leader epoch, and neither has the batch that it becomes.
 _CONVERSION = Conversion(leader_epoch=-1)
 _LAST_OFFSET_DELTA = RECORD_BATCH_FIELDS["last_offset_delta"]
@@ -83,6 +86,21 @@ class ResponseRoom(NamedTuple):
         return self._replace(max_bytes=min(self.max_bytes, self.copied_bytes))
 
 
+@contextmanager
+def _reused_memory() -> Iterator[Callable[[int], memoryview]]:
+    """Lend memory for one read at a time; each thread's own would stay with its threads."""
+    try:
+        memory = _free_memory.pop()
+    except IndexError:
+        memory = bytearray(LARGEST_READ)
+
+    def room(size: int) -> memoryview:
+        return memoryview(memory)[:size] if size <= LARGEST_READ else memoryview(bytearray(size))
+
+    yield room
+    _free_memory.append(memory)
+
+
 def find_batches(
     segment: LogSegment,
     offset: int,
@@ -99,8 +117,9 @@ def find_batches(
     """
     log = segment.open_log()
     try:
-        search = _Search(segment, log, offset, end_offset, room, damage, as_v2)
-        found = search.find()
+        with _reused_memory() as memory:
+            search = _Search(segment, log, offset, end_offset, room, damage, as_v2, memory)
+            found = search.find()
     except BaseException:
         log.close()
         raise
@@ -121,8 +140,9 @@ class _Search:
         room: ResponseRoom,
         damage: CorruptionHandler,
         as_v2: bool,
+        memory: Callable[[int], memoryview],
     ) -> None:
-        self._segment, self._log = segment, log
+        self._segment, self._log, self._memory = segment, log, memory
         self._offset, self._end_offset = offset, end_offset
         self._is_remote = is_remote(log.descriptor)
         self._room = room.in_memory() if self._is_remote else room
@@ -182,7 +202,9 @@ class _Search:
         next_offset = self._segment.base_offset
         while position < self._log.size:
             try:
-                for run in self._log.runs(position, verify_crc=True, first_read=first_read):
+                for run in self._log.runs(
+                    position, verify_crc=True, first_read=first_read, room=self._memory
+                ):
                     yield run
                     position, next_offset = run.end_position, run.next_offset
                 return

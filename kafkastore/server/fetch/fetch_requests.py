@@ -114,7 +114,7 @@ class Fetching:
         least_bytes = min(request["min_bytes"], request["max_bytes"], self.max_bytes)
         is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
         if is_enough or time.monotonic() >= deadline:
-            return self._respond(context, fetched, header.version)
+            return self._respond(asked, context, fetched)
         fetched.close()
 
         def again(has_changed: bool) -> Values | Waiting:
@@ -123,12 +123,13 @@ class Fetching:
             last = fetched    # nothing is read again that has not changed
             if fetched.records_bytes:
                 last = self.fetch(context.wanted, request, header.version)
-            return self._respond(context, last, header.version)
+            return self._respond(asked, context, last)
 
         return Waiting(fetched.logs, deadline, again)
 
-    def _respond(self, context: FetchContext, fetched: Fetched, version: int) -> Values:
-        return context.respond(fetched.rows) | self._node_endpoints(fetched.rows, version)
+    def _respond(self, asked: Asked, context: FetchContext, fetched: Fetched) -> Values:
+        ends = self._node_endpoints(fetched.rows, asked.request, asked.header.version)
+        return context.respond(fetched.rows) | ends
 
     def _topic_name(self, topic_id: str) -> str | None:
         """Return the name of a topic, if it is served."""
@@ -173,11 +174,11 @@ class Fetching:
         may_wait = may_wait and bool(logs)
         return Fetched(rows + unknown, budget.taken, may_wait, logs)
 
-    def _node_endpoints(self, rows: Iterable[Row], version: int) -> Values:
-        """Return where the leaders are that rows name, for clients that know them."""
-        if version < _FIRST_WITH_NODE_ENDPOINTS or not any(
-            "current_leader" in row for _, row in rows
-        ):
+    def _node_endpoints(self, rows: Iterable[Row], request: Values, version: int) -> Values:
+        """Return where the leaders are that rows name, for consumers that know them."""
+        if version < _FIRST_WITH_NODE_ENDPOINTS or is_from_follower(request):
+            return {}
+        if not any("current_leader" in row for _, row in rows):
             return {}
         return {"node_endpoints": [self.node._asdict()]}
 
