@@ -297,8 +297,6 @@ class ReadingRequests:
                     log.log, timestamp, max(asked["max_num_offsets"], 0)
                 )
                 return {"old_style_offsets": list(offsets)}
-            if timestamp == LATEST_TIMESTAMP and self.rules == CORRECT:
-                return self._latest(log, request, version)
             by_rules = self._version_of_rules(version)
             is_committed = (
                 request["isolation_level"] == READ_COMMITTED
@@ -306,6 +304,8 @@ class ReadingRequests:
                 and by_rules is not None
                 and by_rules >= FIRST_VERSION_WITH_ISOLATION
             )
+            if timestamp == LATEST_TIMESTAMP and self.rules == CORRECT:
+                return self._latest(log, version, is_committed=is_committed)
             found = log.log.list_offset(
                 timestamp,
                 self.rules,
@@ -339,13 +339,10 @@ class ReadingRequests:
         return {"offset": start} | ({} if epoch is None else {"leader_epoch": epoch})
 
     @staticmethod
-    def _latest(log: ServedLog, request: Values, version: int) -> Values:
+    def _latest(log: ServedLog, version: int, *, is_committed: bool) -> Values:
         """Return where consumers' records end, as Fetch does."""
         end = log.bounds.end
-        if (
-            version >= FIRST_VERSION_WITH_ISOLATION
-            and request["isolation_level"] == READ_COMMITTED
-        ):
+        if is_committed:
             end = log.last_stable_offset(end).offset
         epoch = {"leader_epoch": log.leader_epoch} if version >= FIRST_VERSION_WITH_EPOCHS else {}
         return {"offset": end} | epoch

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kafkastore.arguments import check_choice
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.state.file_names import LOG_START_OFFSET_CHECKPOINT
+from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.server.fetch.batches import FoundBatches, ResponseRoom, find_batches
 from kafkastore.server.fetch.transactions import Decided, KnownTransactions, Stable
@@ -228,7 +229,7 @@ class ServedLog:
 
     def epoch_of(self, offset: int) -> int | None:
         """Return the leader epoch that an offset is in, if it is known."""
-        return LeaderEpochs(self._epochs).epoch_for_offset(offset)
+        return LeaderEpochs(checkpointed_epochs(self.log)).epoch_for_offset(offset)
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch up to one, and where it ends; or -1, -1."""

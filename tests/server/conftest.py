@@ -81,10 +81,16 @@ def grouped_logs(tmp_path):
 
 
 @pytest.fixture
-def coordinator(grouped_logs):
-    """The coordinator of a node that serves the directory."""
+def grouped_catalog(grouped_logs):
+    """What is served of the directory."""
     def list_partitions():
         store = kafkastore.open(grouped_logs)
         return store, store.chosen(None)
 
-    return GroupCoordinator(Catalog(list_partitions), Node(1, "localhost", 9092))
+    return Catalog(list_partitions)
+
+
+@pytest.fixture
+def coordinator(grouped_catalog):
+    """The coordinator of a node that serves the directory."""
+    return GroupCoordinator(grouped_catalog, Node(1, "localhost", 9092))

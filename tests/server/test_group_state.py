@@ -6,7 +6,6 @@ import asyncio
 import errno
 import random
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 
 import pytest
 from changes.faults import CountingFileSystem, Crash, CrashingFileSystem, FailingFileSystem
@@ -267,7 +266,7 @@ def test_a_corrupt_record_that_was_kept_is_an_error(store, tmp_path):
 # Writing
 
 
-def test_commits_that_come_together_are_written_together(store, tmp_path):
+def test_commits_that_come_together_are_written_together(store, grouped_catalog, tmp_path):
     class Counted(StateDirectory):
         appends = 0
 
@@ -276,7 +275,7 @@ def test_commits_that_come_together_are_written_together(store, tmp_path):
             super().append(changes)
 
     async def test(state):
-        offsets = CommittedOffsets(SimpleNamespace(store=store, is_hidden=lambda _: False), state)
+        offsets = CommittedOffsets(grouped_catalog, state)
         await offsets.load()
         await asyncio.gather(*[offsets.change(dict([change(each)])) for each in range(100)])
         assert offsets.of("g").keys() == {("t", number) for number in range(3)}
@@ -295,9 +294,11 @@ def test_commits_that_come_together_are_written_together(store, tmp_path):
         assert state.changes[change(300)[0]].offset == 300
 
 
-def test_commits_that_can_not_be_written_are_refused(store, tmp_path, caplog):
+def test_commits_that_can_not_be_written_are_refused(
+    store, grouped_catalog, tmp_path, caplog
+):
     async def test(state):
-        offsets = CommittedOffsets(SimpleNamespace(store=store, is_hidden=lambda _: False), state)
+        offsets = CommittedOffsets(grouped_catalog, state)
         await offsets.load()
         await offsets.change(dict([change(1)]))
         fs._at = len(fs.calls)
