@@ -145,7 +145,7 @@ class ServedLog:
 
 @contextmanager
 def _reused_memory() -> Iterator[Callable[[int], memoryview]]:
-    """Lend memory for one read at a time; each thread's own would stay with its threads."""
+    """Lend memory for a read; each thread's own would stay with it."""
     try:
         memory = _free_memory.pop()
     except IndexError:
