@@ -55,6 +55,8 @@ PACKAGE_FOLDERS = {
     "kafkastore.changes": "kafkastore/changes",
     "kafkastore.checks": "kafkastore/checks",
     "kafkastore.server": "kafkastore/server",
+    "kafkastore.server.fetch": "kafkastore/server/fetch",
+    "kafkastore.server.groups": "kafkastore/server/groups",
     "kafkastore.use_cases": "kafkastore/use_cases",
     "kafkastore.jobs": "kafkastore/jobs",
     "kafkastore.spark": "kafkastore/spark",

@@ -1,4 +1,4 @@
-"""A broker on this machine alone, with a data set as its topic."""
+"""A broker on this machine alone, with data sets as its topics."""
 from __future__ import annotations
 
 import os
@@ -6,7 +6,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,51 +42,86 @@ def broker_with(partition: Path, work: Path) -> Iterator[tuple[str, int]]:
     work : path
         What is built is found there; the broker's files go to its folder ``broker``.
     """
+    with (
+        broker_of({FIRST_PARTITION: partition}, work) as broker,
+        broker.running() as process,
+    ):
+        yield broker.address, process.pid
+
+
+@contextmanager
+def broker_of(partitions: Mapping[str, Path], work: Path) -> Iterator[Broker]:
+    """Give a broker that has copies of the files of partitions, by the names that it has for them.
+
+    It is stopped. `work` is as for `broker_with`; the broker's files are deleted afterwards.
+    """
     java, folder = kafka(work), work.absolute() / "broker"
     shutil.rmtree(folder, ignore_errors=True)
-    logs = folder / "logs"
-    logs.mkdir(parents=True)
-    client, controller = _free_port(), _free_port()
-    properties = folder / "server.properties"
-    properties.write_text(PROPERTIES.format(client=client, controller=controller, logs=logs))
-    identity = ["-t", "kafkastorebenchmark000", "-c", str(properties)]
-    _run([*java, "kafka.tools.StorageTool", "format", *identity])
-    address = f"127.0.0.1:{client}"
-    topics = [*java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", address]
     try:
-        # The broker creates the directory; its files are replaced while it is stopped.
-        with _running(java, properties, client):
-            _run([*topics, "--create", "--topic", TOPIC, "--partitions", "1"])
-        for file in partition.iterdir():
-            if file.suffix in (".log", ".index", ".timeindex"):
-                shutil.copy2(file, logs / FIRST_PARTITION)
-        (logs / ".kafka_cleanshutdown").unlink(missing_ok=True)  # its checkpoints are outdated
-        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-            (logs / name).unlink(missing_ok=True)
-        with _running(java, properties, client) as process:
-            yield address, process.pid
+        broker = Broker(java, folder)
+        broker.take(partitions)
+        yield broker
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def _running(
-    java: list[str], properties: Path, port: int
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a broker until the block ends; it takes clients when the block begins."""
-    command = [java[0], "-Xmx1g", *java[1:], "kafka.Kafka", str(properties)]
-    with (properties.parent / "output").open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        try:
+class Broker:
+    """A broker's folder and address; `java` is the command to run its classes."""
+
+    def __init__(self, java: list[str], folder: Path) -> None:
+        self.java, self.folder, self.logs = java, folder, folder / "logs"
+        self.logs.mkdir(parents=True)
+        self._port, controller = _free_port(), _free_port()
+        self.address = f"127.0.0.1:{self._port}"
+        self._properties = folder / "server.properties"
+        self._properties.write_text(
+            PROPERTIES.format(client=self._port, controller=controller, logs=self.logs)
+        )
+        identity = ["-t", "kafkastorebenchmark000", "-c", str(self._properties)]
+        _run([*java, "kafka.tools.StorageTool", "format", *identity])
+
+    def take(self, partitions: Mapping[str, Path]) -> None:
+        """Copy partitions' files; the next start recovers them."""
+        topics = [
+            *self.java, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", self.address
+        ]
+        # The broker creates the directories; their files are replaced while it is stopped.
+        with self.running():
+            for topic, count in Counter(name.rpartition("-")[0] for name in partitions).items():
+                _run([*topics, "--create", "--topic", topic, "--partitions", str(count)])
+        for name, partition in partitions.items():
+            for file in partition.iterdir():
+                if file.suffix in (".log", ".index", ".timeindex"):
+                    shutil.copy2(file, self.logs / name)
+        # Its checkpoints are outdated.
+        (self.logs / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            (self.logs / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the broker until the block ends; it takes clients when the block begins."""
+        with self.starting() as process:
             deadline = time.monotonic() + MOST_SECONDS
-            while not _answers(port):
+            while not _answers(self._port):
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise CannotRun(f"no broker: see {output.name}")
+                    raise CannotRun(f"no broker: see {self.folder / 'output'}")
                 time.sleep(0.2)
             yield process
-        finally:
-            process.terminate()
-            process.wait(MOST_SECONDS)
+
+    @contextmanager
+    def starting(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Start the broker, and end it after the block."""
+        command = [
+            self.java[0], "-Xmx1g", *self.java[1:], "kafka.Kafka", str(self._properties)
+        ]
+        with (self.folder / "output").open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            try:
+                yield process
+            finally:
+                process.terminate()
+                process.wait(MOST_SECONDS)
 
 
 def _answers(port: int) -> bool:

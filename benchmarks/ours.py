@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -31,6 +32,12 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.primitives.crc import crc32c
+from kafkastore.formats.requests.apis import (
+    ApiKey,
+    RequestHeader,
+    pack_request,
+    parse_response,
+)
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.log.log_view import LogView
@@ -258,6 +265,36 @@ class Open:
         }
 
 
+class ServeStart:
+    """The command `kafkastore serve` up to its first answer, which names all partitions."""
+
+    def __init__(self, log: Path) -> None:
+        self.root = log.parent.parent
+
+    def round(self) -> int:
+        return self.check()["partitions"]
+
+    def check(self) -> dict[str, int]:
+        program = Path(sys.executable).with_name("kafkastore")
+        header = RequestHeader(ApiKey.METADATA, 12, 1, "benchmark")
+        with subprocess.Popen(
+            [program, "serve", self.root, "--listen", "127.0.0.1:0", "--json"],
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            try:
+                address = json.loads(process.stdout.readline())["bootstrap_servers"]
+                host, _, port = address.rpartition(":")
+                with socket.create_connection((host, int(port))) as sock:
+                    sock.sendall(pack_request(header, {"topics": None}))
+                    received = sock.makefile("rb")
+                    frame = received.read(int.from_bytes(received.read(4), "big"))
+            finally:
+                process.kill()
+        topics = parse_response(header, frame)["topics"]
+        return {"partitions": sum(len(topic["partitions"]) for topic in topics)}
+
+
 class Replay:
     """The cluster that a metadata log, or a snapshot, describes."""
 
@@ -339,6 +376,7 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "dry-run": ReindexCommand,
     "open": Open,
     "open-unclean": Open,
+    "serve-start": ServeStart,
     "replay": Replay,
     "replay-snapshot": lambda log: Replay(log, is_snapshot=True),
     "crc": Crc,

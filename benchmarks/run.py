@@ -2,6 +2,7 @@
 
 usage:  run.py [--only MEASURE ...] [--sets SET ...] [--warm-up N] [--rounds N] [--work DIR]
         run.py spark ...    the data source compared with Spark's Kafka source: see spark.py
+        run.py serve ...    the server compared with a broker: see serving.py
 
 README.md says what is measured. Every sample goes to DIR/bench.jsonl too.
 """
@@ -70,6 +71,8 @@ MEASURES = [
     *(Measure("verify", name, {"kafka-dump timeindex": 4}) for name in ("b-32", "b-64")),
     Measure("open", WIDE, {"kafka open": 10}, is_at_start=True),
     Measure("open-unclean", WIDE, {"kafka open-unclean": 5}, is_at_start=True),
+    Measure("serve-start", WIDE, {}, most_seconds=1),
+    Measure("serve-start", WIDER, {}, most_seconds=3),
     Measure("replay", METADATA, {"kafka replay": 1}, is_at_start=True, most_seconds=5),
     Measure(
         "replay-snapshot", METADATA, {"kafka replay-snapshot": 1}, is_at_start=True, most_seconds=3
@@ -227,6 +230,10 @@ def main() -> int:
         import spark
 
         return spark.main(sys.argv[2:])
+    if sys.argv[1:2] == ["serve"]:
+        import serving
+
+        return serving.main(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[], help="measures, or prefixes of names")
     parser.add_argument("--sets", nargs="+", default=[], help="data sets")

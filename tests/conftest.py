@@ -294,7 +294,7 @@ def writable_copy(tmp_path: Path) -> Iterator[Callable[[Path], Path]]:
     shutil.rmtree(copies, ignore_errors=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def require_broker() -> Callable[[str], None]:
     """A function that skips the test if a broker of that version cannot be started here."""
 

@@ -93,6 +93,10 @@ def test_records_are_checked_column_by_column(benchmarks, work, data_set):
     }
 
 
+def test_the_start_of_a_server_ends_with_its_partitions(benchmarks, work):
+    assert answers(benchmarks, "serve-start", log_of(work, "b")) == ({"partitions": 1}, 1)
+
+
 def test_two_columns_are_checked_like_all_columns(benchmarks, work):
     log = log_of(work, "b")
     every, _ = answers(benchmarks, "decode", log)

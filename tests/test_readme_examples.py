@@ -82,6 +82,27 @@ def test_the_serving_example_prints_what_its_comment_says(tmp_path: Path) -> Non
     assert f"# {line}" in block.text
 
 
+def test_the_fixture_for_tests_of_applications_works_as_shown(tmp_path: Path) -> None:
+    samples.unpack(tmp_path / "samples")
+    files = [block for block in blocks("python", SERVE) if block.text.startswith("# ")]
+    for block in files:
+        name = block.text.split()[1]
+        (tmp_path / name).write_text(block.text)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )
+    assert len(files) == 2
+    assert ran.returncode == pytest.ExitCode.OK, ran.stdout + ran.stderr
+    assert "1 passed" in ran.stdout
+
+
+def test_nothing_of_pytest_is_imported_by_the_server() -> None:
+    code = "import sys, kafkastore.server; print('pytest' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+
+
 def test_the_writing_example_prints_what_its_comment_says(tmp_path: Path) -> None:
     (block,) = (block for block in blocks("python", WRITING) if '"written"' in block.text)
     (line,) = run_python(block.text, tmp_path).splitlines()

@@ -292,7 +292,7 @@ def _read_as_group(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("is_lowered", [True, False])
+@pytest.mark.parametrize("is_lowered", some([True, False], 1, "epochs"))
 def test_groups_come_back_if_leader_epochs_are_those_of_a_new_topic(
     golden: Callable[..., Any], require_broker: Callable[[str], None], writable_copy: Any,
     tmp_path: Path, is_lowered: bool,

@@ -2,28 +2,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkastore.errors import SeveralClustersError
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
-from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.topics import Topic
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn, the_cluster_id
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.partition_path import FAILURES, Copies, PartitionPath, open_partition
+from kafkastore.store.partition_path import FAILURES, Copies, open_partition
 from kafkastore.use_cases.replicas import (
     BestReplica,
     OtherReplica,
     Replica,
-    ReplicaRole,
     check_topic_ids,
     choose_best,
     read_replica,
-    role_of,
+    replica_of,
 )
 
 if TYPE_CHECKING:
@@ -67,7 +64,7 @@ class BestReplicasJob(PartitionJob[BestReplica]):
         """Read the replicas of one partition."""
         place = item[0]
         topic = self.registered.get(place.topic)
-        replicas = [_read(each, topic) for each in item]
+        replicas = [replica_of(open_partition(each), topic, read_replica) for each in item]
         check_topic_ids(None if topic is None else topic.topic_id, replicas)
         found = choose_best(place.topic_partition, replicas)
         if found.best.error is not None:
@@ -87,24 +84,6 @@ def check_one_cluster(store: LogStore) -> None:
         raise
     except FAILURES:
         pass  # each replica of that disk has this error
-
-
-def _read(place: PartitionPath, topic: Topic | None) -> Replica:
-    """Read one replica; its failure is its `error`."""
-    log = open_partition(place)
-    known = None if topic is None else topic.partitions.get(place.partition)
-    topic_id = broker_id = None
-    with suppress(*FAILURES):  # a corrupt file says nothing of the records
-        topic_id = read_topic_id(log.path)
-    role = role_of(None, known)
-    try:
-        broker_id = None if log.log_dir is None else log.log_dir.node_id
-        role = role_of(broker_id, known)
-        if topic is not None and topic_id not in (None, topic.topic_id):
-            role = ReplicaRole.OTHER_TOPIC
-        return read_replica(log, broker_id, role)._replace(topic_id=topic_id)
-    except FAILURES as error:
-        return Replica(log.path, broker_id, role, error=error, topic_id=topic_id)
 
 
 def _replica_row(replica: Replica) -> Row:

@@ -82,7 +82,7 @@ def find_committed(
     stable = newest.end_offset if undecided is None else undecided
     if start <= start_offset:
         return Committed(stable, AbortedBatches(newest.aborted_txns), newest.broken)
-    asked = _Replay(log, _new_producers(), verify, until_broken, damage.of_another_read())
+    asked = _Replay(log, without_producers(), verify, until_broken, damage.of_another_read())
     asked.read_decided(start_offset, min(end_offset, stable), log_end)
     if asked.broken is not None or asked.damage.has_stopped:
         undecided = asked.producers.first_undecided_offset
@@ -108,7 +108,7 @@ def find_aborted_txns(
 
     Of one that begins before the range, the first offset is the first in it.
     """
-    asked = _Replay(log, _new_producers(), verify, False, CorruptionHandler())
+    asked = _Replay(log, without_producers(), verify, False, CorruptionHandler())
     asked.read_decided(start_offset, end_offset, log.log_end_offset)
     return asked.aborted_txns
 
@@ -180,7 +180,7 @@ class _Replay:
         """Apply the batches of a range of offsets."""
         self.end_offset = start
         try:
-            for found, up_to in _replayed(
+            for found, up_to in replayed(
                 self._log, self.producers, start, end, verify=self._verify, damage=self.damage
             ):
                 self._aborted.append(found)
@@ -207,7 +207,7 @@ class _Replay:
             end = min(end + max(end - start_offset, 1), log_end)
 
 
-def _new_producers() -> ProducerState:
+def without_producers() -> ProducerState:
     """Return an empty state in which markers count immediately, replicated or not."""
     producers = ProducerState()
     producers.on_high_watermark(INT64_MAX)
@@ -222,11 +222,11 @@ def replay(
     A batch that contains the start is applied, the end is exclusive. A corrupt batch raises
     `CorruptionError`.
     """
-    for _ in _replayed(log, producers, start, end_offset, verify=verify):
+    for _ in replayed(log, producers, start, end_offset, verify=verify):
         pass
 
 
-def _replayed(
+def replayed(
     log: LogView,
     producers: ProducerState,
     start: int,
@@ -281,7 +281,7 @@ def newest_snapshot(log: LogView, up_to: int) -> tuple[int, ProducerState]:
     Without one: the log's first offset and an empty state. A transaction is dropped when it ends,
     without waiting for its replication.
     """
-    start, producers = log.segments[0].base_offset if log.segments else 0, _new_producers()
+    start, producers = log.segments[0].base_offset if log.segments else 0, without_producers()
     for offset in reversed(log.files.producer_snapshots):
         if offset > up_to:
             continue

@@ -104,9 +104,13 @@ class LogView:
 
     def refresh(self) -> None:
         """Drop cached values: the next access lists the directory and reads files again."""
-        list_again(self.path)
         if self.log_dir is not None:
             self.log_dir.refresh()
+        self.refresh_files()
+
+    def refresh_files(self) -> None:
+        """Drop what was read of the partition's own directory, but not the checkpoints."""
+        list_again(self.path)
         # Last, so that no old value gets in; a thread that is still reading keeps the old dict.
         self.facts = {}
 

@@ -89,6 +89,19 @@ def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
                 raise error.located(log.path) from error
 
 
+def convert_messages(
+    run: BatchRun, headers: NDArray[Any], conversion: Conversion
+) -> Iterator[bytes]:
+    """Yield messages of formats 0 and 1 as record batches.
+
+    `headers` are some of the run's. Raises `CorruptionError` with the position of the message.
+    """
+    for first, end in _groups(headers):
+        yield from _converted_group(
+            run, headers[first:end], conversion, conversion.leader_epoch
+        )
+
+
 def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> bytes:
     """Return record batches with another leader epoch."""
     changed = np.frombuffer(data, np.uint8).copy()

@@ -101,7 +101,7 @@ def read_users(path: Path) -> Users:
 
 
 class Authentication:
-    """The SASL state of one connection."""
+    """The SASL state of one connection, which ends if `has_failed`."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
@@ -109,11 +109,13 @@ class Authentication:
         self.user: str | None = None
         self.is_raw = False
         self._claimed = ""
+        self.has_failed = False
 
     def handshake(self, request: Values, version: int) -> Values:
         """Begin with a mechanism."""
         mechanism = request["mechanism"]
         if mechanism not in MECHANISMS:
+            self.has_failed = True
             return {
                 "error_code": ErrorCode.UNSUPPORTED_SASL_MECHANISM, "mechanisms": MECHANISMS,
             }
@@ -127,6 +129,7 @@ class Authentication:
     def authenticate(self, request: Values, _version: int) -> Values:
         """Take the client's next message."""
         if self._step is None or self.user is not None:
+            self.has_failed = True
             return {
                 "error_code": ErrorCode.ILLEGAL_SASL_STATE,
                 "error_message": "SaslHandshake must come first",
@@ -134,6 +137,7 @@ class Authentication:
         try:
             return {"auth_bytes": self.next_message(request["auth_bytes"])}
         except AuthenticationError as error:
+            self.has_failed = True
             return {
                 "error_code": ErrorCode.SASL_AUTHENTICATION_FAILED, "error_message": str(error),
             }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from kafkastore.formats.requests.apis import RequestHeader
 from kafkastore.server.authentication import Authentication
+from kafkastore.server.sending import DirectSender
 
 
 class ClientLimits(NamedTuple):
@@ -60,8 +63,13 @@ class Client:
     software: str = ""
     requests: int = 0
     sent_bytes: int = 0
-    #: Whether a request was received whose response is not sent yet.
+    #: Sends records at once, from the thread that reads them.
+    sender: DirectSender | None = None
+    #: Whether a request was received whose response is not sent yet: since when, and its size.
     is_answering: bool = False
+    asked_at: float = 0
+    api_key: int = -1
+    response_bytes: int = 0
     #: Whether nobody is there who could take a response.
     has_left: Callable[[], bool] = bool
 
@@ -69,6 +77,21 @@ class Client:
     def is_authenticated(self) -> bool:
         """Whether its requests are answered."""
         return self.authentication is None or self.authentication.user is not None
+
+    def begin_answer(self) -> None:
+        """Note that a request was received."""
+        self.is_answering, self.asked_at, self.response_bytes = True, time.monotonic(), 0
+
+    def note(self, header: RequestHeader) -> None:
+        """Note who the client says it is, and what it asks."""
+        self.client_id, self.api_key = header.client_id, header.api_key
+
+    def end_answer(self) -> float:
+        """Note that its response was sent; return how long that took, s."""
+        self.is_answering = False
+        self.requests += 1
+        self.sent_bytes += self.response_bytes
+        return time.monotonic() - self.asked_at
 
     @property
     def address(self) -> str:

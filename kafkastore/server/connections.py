@@ -7,27 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from kafkastore.errors import CorruptionError
-from kafkastore.formats.messages.message_codec import Elsewhere
+from kafkastore.errors import CorruptionError, UnsupportedFormatError
 from kafkastore.formats.requests.apis import parse_request_header
 from kafkastore.server.authentication import AuthenticationError
 from kafkastore.server.client import Client, ClientLimits, EndReason
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.node import ServedNode, UnknownRequestError
-from kafkastore.server.served_log import FileRange
+from kafkastore.server.sending import (
+    DirectSender,
+    FileTruncatedError,
+    RequestReader,
+    send,
+    set_options,
+)
 
 #: Requests above this size are read a few at a time: most clients never send one.
 _LARGE_REQUEST_BYTES = 64 * 1024
 _LARGE_REQUESTS = 16
 _SIZE_BYTES = 4
 _BACKLOG = 512
+#: The others are for the files that are sent.
+_SHARE_OF_OPEN_FILES = 3 / 4
 #: When no more files can be open, s.
 _ACCEPT_AGAIN_SECONDS = 0.2
 #: For the last bytes of a connection that ends, s.
@@ -59,6 +66,12 @@ class Connections:
         self._clients: dict[asyncio.Task[None], Client] = {}
         self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS)
         self._is_draining = False
+        open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_clients = limits.connections
+        if open_files != resource.RLIM_INFINITY:
+            self._most_clients = min(
+                limits.connections, max(1, int(open_files * _SHARE_OF_OPEN_FILES))
+            )
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -88,7 +101,7 @@ class Connections:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._node.close()
+        await self._node.close()
 
     def _stop_accepting(self) -> None:
         if self._accepting is not None:
@@ -108,7 +121,7 @@ class Connections:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                 continue
             client = self._node.client(host, port)
-            if len(self._clients) >= self._limits.connections:
+            if len(self._clients) >= self._most_clients:
                 accepted.close()
                 self._ended(client, EndReason.TOO_MANY_CONNECTIONS)
                 continue
@@ -119,8 +132,8 @@ class Connections:
     def _ended(self, client: Client, reason: EndReason, detail: str = "") -> None:
         """Report a client that has gone."""
         CONNECTION_LOG.info(
-            "%s disconnected: %s; %s",
-            client.address, f"{reason} ({detail})" if detail else reason, client,
+            "%s disconnected: %s%s; %s",
+            client.address, reason, f" ({detail})" if detail else "", client,
         )
         if self._metrics is not None:
             self._metrics.connection_ended(reason)
@@ -134,17 +147,21 @@ class Connections:
         try:
             deadline = asyncio.get_running_loop().time() + self._limits.first_request
             with _ending(EndReason.NO_FIRST_REQUEST):
+                set_options(accepted, client.host)
                 reader, writer = await _open(accepted, tls, deadline)
+            client.sender = DirectSender(reader, writer)
             client.has_left = partial(_has_left, reader, writer)
             await self._serve(reader, writer, client, deadline)
             reason = EndReason.SERVER_ENDS
         except ConnectionEndedError as ended:
             reason, detail = ended.reason, ended.detail
+        except FileTruncatedError as error:
+            reason, detail = EndReason.FILE_CHANGED, str(error)
         except (asyncio.IncompleteReadError, ConnectionError):
             reason = EndReason.CLIENT_CLOSED
         except ssl.SSLError as error:
             reason, detail = EndReason.BAD_TLS, str(error)
-        except (UnknownRequestError, CorruptionError) as error:
+        except (UnknownRequestError, CorruptionError, UnsupportedFormatError) as error:
             reason, detail = EndReason.BAD_REQUEST, str(error)
         except AuthenticationError as error:
             reason, detail = EndReason.AUTHENTICATION_FAILED, str(error)
@@ -167,35 +184,26 @@ class Connections:
         deadline: float,
     ) -> None:
         """Answer one request after the other, in their order."""
-        loop = asyncio.get_running_loop()
         while not self._is_draining:
             is_known = client.requests > 0 and client.is_authenticated
             frame = await self._read_request(reader, None if is_known else deadline)
-            client.is_answering, start = True, loop.time()
+            client.begin_answer()
             sasl = client.authentication
             if sasl is not None and sasl.is_raw and sasl.user is None:
                 token = await asyncio.to_thread(sasl.next_message, frame)
-                parts: list[bytes | Elsewhere] | None = [
-                    len(token).to_bytes(_SIZE_BYTES, "big") + token
-                ]
-                api_key = None
-            else:
-                header, position = parse_request_header(frame)
-                api_key, client.client_id = header.api_key, header.client_id
-                parts = await self._node.answer(header, frame, position, client)
-            client.requests += 1
-            size = 0
+                writer.write(len(token).to_bytes(_SIZE_BYTES, "big") + token)
+                client.end_answer()
+                continue
+            header, position = parse_request_header(frame)
+            client.note(header)
+            parts = await self._node.answer(header, frame, position, client)
             if parts is not None:
-                size = sum(
-                    len(part) if isinstance(part, bytes) else part.size for part in parts
-                )
                 with _ending(EndReason.SLOW_RESPONSE):
                     async with asyncio.timeout(self._limits.response):
-                        await _send(writer, parts)
-                client.sent_bytes += size
-            client.is_answering = False
-            if self._metrics is not None and api_key is not None:
-                self._metrics.answered(api_key, size, loop.time() - start)
+                        await send(writer, parts)
+            self._node.end_answer(client)
+            if sasl is not None and sasl.has_failed:
+                raise AuthenticationError("authentication failed")
 
     async def _read_request(
         self, reader: asyncio.StreamReader, deadline: float | None
@@ -233,11 +241,10 @@ def _ending(reason: EndReason) -> Iterator[None]:
 
 async def _open(
     accepted: socket.socket, tls: ssl.SSLContext | None, deadline: float
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+) -> tuple[RequestReader, asyncio.StreamWriter]:
     """Return the streams of an accepted socket, after the handshake of TLS."""
-    _set_options(accepted)
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(loop=loop)
+    reader = RequestReader(loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     async with asyncio.timeout_at(deadline):
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls)
@@ -258,35 +265,3 @@ async def _close(writer: asyncio.StreamWriter, *, at_once: bool) -> None:
         except (OSError, asyncio.CancelledError):    # TimeoutError is an OSError
             pass
     writer.transport.abort()
-
-
-def _set_options(sock: socket.socket) -> None:
-    """Set what a broker sets."""
-    # asyncio sets it only for sockets that it made. Without it, each part of a response waits
-    # until the client has acknowledged the one before.
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-
-
-async def _send(writer: asyncio.StreamWriter, parts: list[bytes | Elsewhere]) -> None:
-    """Send a response; what lies in files goes from there to the socket."""
-    loop = asyncio.get_running_loop()
-    ranges = [part for part in parts if isinstance(part, FileRange)]
-    try:
-        for part in parts:
-            if isinstance(part, bytes):
-                writer.write(part)
-            elif isinstance(part, FileRange):
-                if writer.is_closing():
-                    raise ConnectionResetError
-                with os.fdopen(part.descriptor, "rb", buffering=0, closefd=False) as file:
-                    sent = await loop.sendfile(
-                        writer.transport, file, part.position, part.size
-                    )
-                part.close()
-                if sent < part.size:
-                    raise ConnectionEndedError(EndReason.FILE_CHANGED, "it was truncated")
-        await writer.drain()
-    finally:
-        for part in ranges:
-            part.close()

@@ -1,34 +1,30 @@
-"""What administrators ask about configurations, disks and transactions.
+"""What administrators ask about disks and transactions.
 
-Source: Kafka 4.3.1 ``ConfigHelper``, ``ReplicaManager.describeLogDirs``,
-``UnifiedLog.activeProducers``, ``TransactionCoordinator``.
+Source: Kafka 4.3.1 ``ReplicaManager.describeLogDirs``, ``UnifiedLog.activeProducers``,
+``TransactionCoordinator``, ``TransactionStateManager.listTransactionStates``.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
+from kafkastore.formats.state.file_names import is_topic_name
 from kafkastore.formats.topics.transaction_state import TransactionState
 from kafkastore.log.isolation import producers_at
-from kafkastore.metadata.registrations import ResourceType
-from kafkastore.metadata.topic_configs import ConfigSource
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.served_log import ServedLog
-from kafkastore.use_cases.open_transactions import TransactionalId, read_coordinators
+from kafkastore.use_cases.open_transactions import (
+    TRANSACTION_STATE,
+    TransactionalId,
+    read_coordinators,
+)
 
-_CONFIG_SOURCES = {
-    ConfigSource.TOPIC: 1,
-    ConfigSource.BROKER: 2,
-    ConfigSource.DEFAULT_BROKER: 3,
-    ConfigSource.DEFAULT: 5,
-}
 #: Kafka's names of the states, such as ``PrepareCommit``.
 _STATES: Mapping[int, str] = {
     each: each.name.title().replace("_", "") for each in TransactionState
@@ -46,40 +42,7 @@ class DescribingRequests:
         """Say that there are no ACLs, as a broker without an authorizer does."""
         return {
             "error_code": ErrorCode.SECURITY_DISABLED,
-            "error_message": "No Authorizer is configured.",
-        }
-
-    def describe_configs(self, request: Values, _version: int) -> Values:
-        """Return the configurations of topics; the node itself has none."""
-        return {
-            "results": [
-                {name: each[name] for name in ("resource_type", "resource_name")}
-                | self._configs(each)
-                for each in request["resources"]
-            ]
-        }
-
-    def _configs(self, asked: Values) -> Values:
-        if asked["resource_type"] != ResourceType.TOPIC:
-            return {}
-        if asked["resource_name"] not in self.catalog.topics:
-            return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        setting = self.catalog.settings.of(asked["resource_name"])
-        config = self.catalog.settings.config(asked["resource_name"])
-        wanted = asked["configuration_keys"]
-        return {
-            "configs": [
-                {
-                    "name": name,
-                    "value": value,
-                    "read_only": True,
-                    "config_source": _CONFIG_SOURCES[
-                        setting.sources.get(name, ConfigSource.DEFAULT)
-                    ],
-                }
-                for name, value in sorted(config.to_options().items())
-                if wanted is None or name in wanted
-            ]
+            "error_message": "No Authorizer is configured on the broker",
         }
 
     def describe_log_dirs(self, request: Values, _version: int) -> Values:
@@ -120,7 +83,7 @@ class DescribingRequests:
                     "name": topic["name"],
                     "partitions": [
                         {"partition_index": number}
-                        | _producers(self.catalog.log(topic["name"], number))
+                        | self._producers(topic["name"], number)
                         for number in topic["partition_indexes"]
                     ],
                 }
@@ -128,11 +91,22 @@ class DescribingRequests:
             ]
         }
 
+    def _producers(self, topic: str, number: int) -> Values:
+        """Return the producers of one partition."""
+        if not is_topic_name(topic):
+            return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        served = self.catalog.log(topic, number)
+        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if served is None else _active(served)
+
     def list_transactions(self, request: Values, _version: int) -> Values:
         """List transactional ids, as their coordinators wrote them last."""
         states = set(request["state_filters"])
         producers = set(request["producer_id_filters"])
-        pattern = request["transactional_id_pattern"]
+        known = self._transactional_ids()
+        try:
+            matching = _matching(request["transactional_id_pattern"], list(known))
+        except ValueError:
+            return {"error_code": ErrorCode.INVALID_REGULAR_EXPRESSION}
         since = time.time() * 1000 - request["duration_filter"]
         return {
             "unknown_state_filters": sorted(states - set(_STATES.values())),
@@ -142,14 +116,14 @@ class DescribingRequests:
                     "producer_id": each.producer_id,
                     "transaction_state": _state(each),
                 }
-                for each in self._transactional_ids().values()
+                for each in known.values()
                 if (not states or _state(each) in states)
                 and (not producers or each.producer_id in producers)
                 and (
                     request["duration_filter"] < 0
                     or (each.start_timestamp is not None and each.start_timestamp < since)
                 )
-                and (not pattern or re.fullmatch(pattern, each.transactional_id))
+                and each.transactional_id in matching
             ],
         }
 
@@ -159,15 +133,30 @@ class DescribingRequests:
         return {
             "transaction_states": [
                 {"transactional_id": name}
-                | (
-                    _described(known[name]) if name in known
-                    else {"error_code": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
-                )
+                | (self._described(known[name]) if name in known else _not_found(name))
                 for name in request["transactional_ids"]
             ]
         }
 
+    def _described(self, found: TransactionalId) -> Values:
+        """Describe a transactional id, with the partitions that are served."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(found.partitions):
+            if not self.catalog.is_hidden(topic):
+                topics.setdefault(topic, []).append(partition)
+        start = found.start_timestamp
+        return {
+            "transaction_state": _state(found),
+            "transaction_timeout_ms": found.timeout_ms,
+            "transaction_start_time_ms": _NO_TIME if start is None else start,
+            "producer_id": found.producer_id,
+            "producer_epoch": found.producer_epoch,
+            "topics": [{"topic": name, "partitions": each} for name, each in topics.items()],
+        }
+
     def _transactional_ids(self) -> Mapping[str, TransactionalId]:
+        if self.catalog.is_hidden(TRANSACTION_STATE):
+            return {}
         found = read_coordinators(self.catalog.store, unreadable={})
         ids = {} if found is None else found.by_producer
         return {each.transactional_id: each for each in ids.values()}
@@ -185,14 +174,33 @@ def _space(path: Path) -> Values:
     }
 
 
-def _producers(served: ServedLog | None) -> Values:
-    if served is None:
-        return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+def _matching(pattern: str | None, names: list[str]) -> Collection[str]:
+    """Return the names that match a pattern as a whole; ValueError if it is invalid.
+
+    Arrow and brokers have RE2, with which no pattern of a client takes long.
+    """
+    if not pattern:
+        return names
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pc.match_substring_regex(pa.array([""]), pattern)    # valid by itself
+    array = pa.array(names, pa.string())
+    is_matched = pc.match_substring_regex(array, rf"\A(?:{pattern})\z")
+    return set(array.filter(is_matched).to_pylist())
+
+
+def _refused(error: ErrorCode) -> Values:
+    return {"error_code": error, "error_message": error.name}
+
+
+def _active(served: ServedLog) -> Values:
+    """Return the producers that a log remembers."""
     log = served.log
     try:
         producers = producers_at(log, log.log_end_offset)
-    except (CorruptionError, OSError) as error:
-        return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "error_message": str(error)}
+    except (KafkaStoreError, OSError):
+        return _refused(ErrorCode.KAFKA_STORAGE_ERROR)
     return {
         "active_producers": [
             {
@@ -208,20 +216,11 @@ def _producers(served: ServedLog | None) -> Values:
     }
 
 
+def _not_found(transactional_id: str) -> Values:
+    is_valid = transactional_id != ""
+    error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if is_valid else ErrorCode.INVALID_REQUEST
+    return {"error_code": error}
+
+
 def _state(found: TransactionalId) -> str:
     return _STATES.get(found.state, "Unknown")
-
-
-def _described(found: TransactionalId) -> Values:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(found.partitions):
-        topics.setdefault(topic, []).append(partition)
-    start = found.start_timestamp
-    return {
-        "transaction_state": _state(found),
-        "transaction_timeout_ms": found.timeout_ms,
-        "transaction_start_time_ms": _NO_TIME if start is None else start,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "topics": [{"topic": name, "partitions": each} for name, each in topics.items()],
-    }

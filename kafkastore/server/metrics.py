@@ -38,7 +38,7 @@ class MissingExtraError(KafkaStoreError, ImportError):
 
 
 class ServerMetrics:
-    """Counters of requests and connections; all methods are for one event loop.
+    """Counters of requests and connections, which threads share.
 
     Raises `MissingExtraError` without prometheus_client.
     """

@@ -1,16 +1,14 @@
 """One node of Kafka's protocol: each request finds its answer here.
 
-What reads files runs in threads, so that a slow disk holds up no other client; what concerns groups
-runs in the event loop, which has all of their state.
+What reads files runs in threads (`answering`); what concerns groups runs in the event loop, which
+has all of their state.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 
-from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import (
@@ -21,29 +19,30 @@ from kafkastore.formats.requests.apis import (
     parse_request,
 )
 from kafkastore.lookup.rules import CORRECT
+from kafkastore.server.answering import LOOK_FOR_CLIENT_EVERY, Answering, InThread
 from kafkastore.server.authentication import Authentication, Users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import Client
+from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
-from kafkastore.server.fetching import Fetched, Fetching
-from kafkastore.server.group_requests import GroupRequests
+from kafkastore.server.fetch.fetch_requests import Fetching
+from kafkastore.server.groups.coordinator import GroupCoordinator
+from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.metrics import ServerMetrics
-from kafkastore.server.reading_requests import ReadingRequests
+from kafkastore.server.reading_requests import ReadingRequests, is_known_software
 from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
+from kafkastore.server.sending import Parts
 
-#: Most bytes of records in one response, however many a client asks for.
-MAX_FETCH_BYTES = 64 * 1024 * 1024
-_THREADS = 8
-#: How often a log that a client waits for is looked at, s.
-_LOOK_EVERY = 0.05
 _OLDEST_VERSION = 0
+_FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class UnknownRequestError(Exception):
     """A request, or a version of one, that is not answered: the connection ends."""
 
 
-Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | None]]
+#: Returns a response, or what is left to send of one.
+Handler = Callable[[Values, RequestHeader, Client], Awaitable[Values | Parts | None]]
 
 
 class ServedNode:
@@ -58,16 +57,16 @@ class ServedNode:
         with_groups: bool = True,
         users: Users | None = None,
         metrics: ServerMetrics | None = None,
+        state: StateDirectory | None = None,
     ) -> None:
         self._users = users
-        self._metrics = metrics
-        self._is_waiting_over = False
-        self._catalog = catalog
+        self._waiting: set[asyncio.Future[Values | Parts | None]] = set()
+        self._catalog, self._node = catalog, node
         self._reading = ReadingRequests(catalog, node, rules)
-        self._fetching = Fetching(catalog, MAX_FETCH_BYTES)
-        self._groups = GroupRequests(catalog, node)
-        self._threads = ThreadPoolExecutor(_THREADS, "kafkastore-serve")
-        self._handlers = self._all_handlers()
+        self._groups = GroupCoordinator(catalog, node, state)
+        self._handlers: dict[int, Handler] = {}
+        self._answering = Answering(self._handlers, metrics)
+        self._handlers |= self._all_handlers()
         if users is None:
             for key in _OF_AUTHENTICATION:
                 del self._handlers[key]
@@ -75,22 +74,25 @@ class ServedNode:
             for key in _OF_GROUPS:
                 del self._handlers[key]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End timers and threads."""
-        self._groups.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for task in self._waiting:
+            task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)
+        await self._groups.close()
+        self._answering.close()
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
         """Return the committed offset of each group, topic and partition."""
-        return await self._groups.positions()
+        return await self._groups.groups.offsets.positions()
 
     def reload(self) -> None:
         """Read the committed offsets in the directories again, when they are asked for."""
-        self._groups.forget_stored()
+        self._groups.groups.offsets.forget_stored()
 
     def stop_waiting(self) -> None:
-        """Answer the requests that wait for new records."""
-        self._is_waiting_over = True
+        """Answer the requests that wait, with what there is."""
+        self._answering.stop_waiting()
 
     def client(self, host: str, port: int) -> Client:
         """Return a client that has just connected."""
@@ -98,8 +100,8 @@ class ServedNode:
 
     async def answer(
         self, header: RequestHeader, frame: bytes, position: int, client: Client
-    ) -> list[bytes | Elsewhere] | None:
-        """Return the response to a request in parts; None if it gets none.
+    ) -> Parts | None:
+        """Return what is left to send of the response to a request; None if it gets none.
 
         Raises `UnknownRequestError`, and `CorruptionError` for bytes that are no such request.
         """
@@ -113,21 +115,27 @@ class ServedNode:
                 raise UnknownRequestError(
                     f"version {header.version} of {ApiKey(header.api_key).name} is not answered"
                 )
-            known = self._reading.api_versions(self._handlers, ErrorCode.UNSUPPORTED_VERSION)
+            known = self._reading.api_versions(
+                self._handlers, _OLDEST_VERSION, ErrorCode.UNSUPPORTED_VERSION
+            )
             return pack_response(header._replace(version=_OLDEST_VERSION), known)
-        fields = await handler(parse_request(header, frame, position), header, client)
-        if fields is None:
-            return None
-        if self._metrics is not None:
-            self._metrics.count_errors(header.api_key, fields)
-        return pack_response(header, fields)
+        answered = await handler(parse_request(header, frame, position), header, client)
+        if not isinstance(answered, dict):
+            return answered
+        return self._answering.pack(header, answered, client)
+
+    def end_answer(self, client: Client) -> None:
+        """Count a request whose response was sent."""
+        self._answering.end_answer(client)
 
     def _all_handlers(self) -> dict[int, Handler]:
         reading, groups = self._reading, self._groups
         describing = DescribingRequests(self._catalog)
+        configs = ConfigRequests(self._catalog, self._node)
+        fetching = Fetching(self._catalog, self._node)
         return {
             ApiKey.PRODUCE: self._refuse_produce,
-            ApiKey.FETCH: self._fetch,
+            ApiKey.FETCH: InThread(fetching.answer, self._answering),
             ApiKey.LIST_OFFSETS: self._in_thread(reading.list_offsets),
             ApiKey.METADATA: self._in_thread(reading.metadata),
             ApiKey.API_VERSIONS: self._api_versions,
@@ -137,27 +145,47 @@ class ServedNode:
             ApiKey.DESCRIBE_CLUSTER: self._in_thread(reading.describe_cluster),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: self._in_thread(reading.describe_topic_partitions),
             ApiKey.DESCRIBE_ACLS: self._in_thread(describing.describe_acls),
-            ApiKey.DESCRIBE_CONFIGS: self._in_thread(describing.describe_configs),
+            ApiKey.DESCRIBE_CONFIGS: self._in_thread(configs.describe_configs),
             ApiKey.DESCRIBE_LOG_DIRS: self._in_thread(describing.describe_log_dirs),
             ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
             ApiKey.LIST_TRANSACTIONS: self._in_thread(describing.list_transactions),
-            ApiKey.FIND_COORDINATOR: self._of_group(groups.find_coordinator),
-            ApiKey.JOIN_GROUP: self._join_group,
-            ApiKey.SYNC_GROUP: self._sync_group,
-            ApiKey.HEARTBEAT: self._of_group(groups.heartbeat),
-            ApiKey.LEAVE_GROUP: self._of_group(groups.leave_group),
-            ApiKey.OFFSET_COMMIT: self._of_group(groups.offset_commit),
-            ApiKey.OFFSET_FETCH: self._of_group(groups.offset_fetch),
-            ApiKey.LIST_GROUPS: self._of_group(groups.list_groups),
-            ApiKey.DESCRIBE_GROUPS: self._of_group(groups.describe_groups),
+            ApiKey.FIND_COORDINATOR: self._of_group(groups.members.find_coordinator),
+            ApiKey.JOIN_GROUP: self._while_connected(self._join_group),
+            ApiKey.SYNC_GROUP: self._while_connected(self._sync_group),
+            ApiKey.HEARTBEAT: self._of_group(groups.members.heartbeat),
+            ApiKey.LEAVE_GROUP: self._of_group(groups.members.leave_group),
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
+            ApiKey.OFFSET_COMMIT: self._of_offsets(groups.offsets.commit),
+            ApiKey.OFFSET_FETCH: self._of_group(groups.offsets.fetch),
+            ApiKey.OFFSET_DELETE: self._of_offsets(groups.offsets.delete_offsets),
+            ApiKey.DELETE_GROUPS: self._of_offsets(groups.offsets.delete_groups),
+            ApiKey.LIST_GROUPS: self._of_group(groups.descriptions.list_groups),
+            ApiKey.DESCRIBE_GROUPS: self._of_group(groups.descriptions.describe_groups),
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self._of_group(
+                groups.descriptions.describe_consumer_groups
+            ),
             **{key: _at_once(refuse) for key, refuse in REFUSALS.items()},
         }
 
     def _in_thread(self, answer: Callable[[Values, int], Values]) -> Handler:
-        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, answer, request, header.version)
+        return InThread(
+            lambda asked: answer(asked.request, asked.header.version), self._answering
+        )
+
+    def _while_connected(self, answer: Handler) -> Handler:
+        """Send nothing if the client leaves, or the server ends, while it waits."""
+        async def handler(
+            request: Values, header: RequestHeader, client: Client
+        ) -> Values | Parts | None:
+            task = asyncio.ensure_future(answer(request, header, client))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+            while not task.done():
+                await asyncio.wait({task}, timeout=LOOK_FOR_CLIENT_EVERY)
+                if not task.done() and self._answering.is_over(client):
+                    return None
+            return task.result()
 
         return handler
 
@@ -168,13 +196,22 @@ class ServedNode:
 
         return handler
 
+    def _of_offsets(self, answer: Callable[[Values, int], Awaitable[Values]]) -> Handler:
+        async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
+            await self._groups.load()
+            return await answer(request, header.version)
+
+        return handler
+
     async def _api_versions(
-        self, request: Values, _header: RequestHeader, client: Client
+        self, request: Values, header: RequestHeader, client: Client
     ) -> Values:
+        if header.version >= _FIRST_VERSION_WITH_SOFTWARE and not is_known_software(request):
+            return {"error_code": ErrorCode.INVALID_REQUEST}
         client.software = " ".join(filter(None, (
             request["client_software_name"], request["client_software_version"],
         )))
-        return self._reading.api_versions(self._handlers)
+        return self._reading.api_versions(self._handlers, header.version)
 
     async def _sasl_handshake(
         self, request: Values, header: RequestHeader, client: Client
@@ -197,36 +234,26 @@ class ServedNode:
             raise UnknownRequestError("a producer that wants no response can't be refused")
         return refuse_produce(request, header.version)
 
+    async def _consumer_group_heartbeat(
+        self, request: Values, header: RequestHeader, client: Client
+    ) -> Values:
+        """Look for new topics and partitions first, which members are to get."""
+        await self._groups.load()
+        await asyncio.to_thread(self._catalog.follow)
+        return self._groups.members.consumer_group_heartbeat(
+            request, header.version, header.client_id or "", client.host
+        )
+
     async def _join_group(self, request: Values, header: RequestHeader, client: Client) -> Values:
-        return await self._groups.join_group(
+        await self._groups.load()
+        return await self._groups.members.join_group(
             request, header.version, header.client_id or "", client.host
         )
 
     async def _sync_group(
-        self, request: Values, _header: RequestHeader, _client: Client
+        self, request: Values, header: RequestHeader, _client: Client
     ) -> Values:
-        return await self._groups.sync_group(request)
-
-    async def _fetch(self, request: Values, header: RequestHeader, client: Client) -> Values:
-        """Read; at the end of the logs wait for more, up to the client's time."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + max(request["max_wait_ms"], 0) / 1000
-        while True:
-            fetched: Fetched = await loop.run_in_executor(
-                self._threads, self._fetching.fetch, request, header.version
-            )
-            is_enough = fetched.records_bytes >= request["min_bytes"] or fetched.has_error
-            is_over = self._is_waiting_over or client.has_left()
-            if is_enough or is_over or loop.time() >= deadline or not fetched.logs:
-                break
-            fetched.close()
-            while (left := deadline - loop.time()) > 0:
-                await asyncio.sleep(min(left, _LOOK_EVERY))
-                if self._is_waiting_over or client.has_left():
-                    break
-                if any(log.state != before for log, before in fetched.logs):
-                    break
-        return fetched.response
+        return await self._groups.members.sync_group(request, header.version)
 
 
 def _at_once(answer: Callable[[Values, int], Values]) -> Handler:
@@ -241,5 +268,6 @@ _BEFORE_AUTHENTICATION = (ApiKey.API_VERSIONS, *_OF_AUTHENTICATION)
 _OF_GROUPS = (
     ApiKey.FIND_COORDINATOR, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT,
     ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS,
-    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.OFFSET_DELETE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE,
 )

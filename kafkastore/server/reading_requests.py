@@ -5,8 +5,9 @@ Source: Kafka 4.3.1 ``KafkaApis``, ``ReplicaManager``.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kafkastore.errors import (
@@ -16,14 +17,17 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
-from kafkastore.formats.requests.apis import REQUESTS
+from kafkastore.formats.requests.apis import REQUESTS, ApiKey
 from kafkastore.formats.requests.list_offsets import (
+    CONSUMER_REPLICA_ID,
     FIRST_VERSION_WITH,
     FIRST_VERSION_WITH_EPOCHS,
     FIRST_VERSION_WITH_ISOLATION,
+    LATEST_TIMESTAMP,
     NEWEST_VERSION,
     READ_COMMITTED,
 )
+from kafkastore.formats.state.file_names import INTERNAL_TOPICS, is_topic_name
 from kafkastore.legacy import fetch_offsets_before
 from kafkastore.lookup.rules import CORRECT, KIP_33, LEGACY
 from kafkastore.server.catalog import Catalog, Node, ServedTopic
@@ -36,6 +40,14 @@ from kafkastore.versions import rules_of
 _TOPIC_OPERATIONS = 1 << 3 | 1 << 8 | 1 << 10
 _CLUSTER_OPERATIONS = 1 << 8 | 1 << 10
 _FIRST_METADATA_BY_ID = 12
+#: Endpoints that DescribeCluster asks about.
+_BROKERS, _CONTROLLERS = 1, 2
+#: As a broker's ``max.request.partition.size.limit``.
+_MAX_PARTITIONS = 2000
+#: Source: Kafka 4.3.1 ``ApiVersionsRequest.isValid``.
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_API_VERSIONS_WITH_ZERO = 4
+_GROUP_VERSION = "group.version"
 _UNREADABLE = (KafkaStoreError, OSError)
 
 
@@ -46,6 +58,21 @@ def _cluster_operations(request: Values) -> Values:
     return {"cluster_authorized_operations": _CLUSTER_OPERATIONS}
 
 
+def is_known_software(request: Values) -> bool:
+    """Return whether a client names itself and its version."""
+    fields = request["client_software_name"], request["client_software_version"]
+    return all(_SOFTWARE.fullmatch(each) for each in fields)
+
+
+def _unknown(topic: str) -> Values:
+    """Describe a topic that is not served."""
+    is_valid = is_topic_name(topic)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return {"error_code": error, "name": topic, "is_internal": topic in INTERNAL_TOPICS}
+
+
+def _cursor(topic: str, partition: int) -> Values:
+    return {"topic_name": topic, "partition_index": partition}
 def _has_ids(topics: Iterable[Values]) -> bool:
     """Return whether topics are named by their ids."""
     return any(each["topic_id"] is not None or each["name"] is None for each in topics)
@@ -70,14 +97,46 @@ class ReadingRequests:
     node: Node
     rules: str = CORRECT
 
-    def api_versions(self, keys: Iterable[int], error: ErrorCode = ErrorCode.NONE) -> Values:
-        """Return the versions of the requests that are answered."""
+    def api_versions(
+        self, keys: Collection[int], version: int, error: ErrorCode = ErrorCode.NONE
+    ) -> Values:
+        """Return the versions of the requests that are answered, and those of features."""
         return {
             "error_code": error,
             "api_keys": [
                 {"api_key": key, "min_version": versions.oldest, "max_version": versions.newest}
                 for key in sorted(keys)
                 for versions in [REQUESTS.descriptions[key].versions]
+            ],
+            **self._features(keys, version),
+        }
+
+    def _features(self, keys: Collection[int], version: int) -> Values:
+        """Return the levels in the cluster's metadata, that of groups as it is here.
+
+        Clients of older versions can't read a feature whose oldest version is 0 (KAFKA-17011).
+        """
+        cluster = self.catalog.cluster
+        levels: dict[str, int] = {}
+        if cluster is not None and cluster.features:
+            levels |= cluster.features
+            # A quorum with voters in its log has a level that is not among these records.
+            if cluster.quorum.version:
+                levels["kraft.version"] = cluster.quorum.version
+        levels.pop(_GROUP_VERSION, None)
+        supported = []
+        if ApiKey.CONSUMER_GROUP_HEARTBEAT in keys:
+            levels[_GROUP_VERSION] = 1
+            if version >= _FIRST_API_VERSIONS_WITH_ZERO:
+                supported = [{"name": _GROUP_VERSION, "min_version": 0, "max_version": 1}]
+        if not levels:
+            return {}
+        return {
+            "supported_features": supported,
+            "finalized_features_epoch": 0 if cluster is None else cluster.end_offset - 1,
+            "finalized_features": [
+                {"name": name, "max_version_level": level, "min_version_level": level}
+                for name, level in levels.items()
             ],
         }
 
@@ -90,9 +149,10 @@ class ReadingRequests:
         if asked is None or (version == 0 and not asked):
             topics = [self._topic(each) for each in self.catalog.topics.values()]
         else:
-            topics = [self._asked_topic(each) for each in asked]
+            once = {(each["topic_id"], each["name"]): each for each in asked}
+            topics = [self._asked_topic(each) for each in once.values()]
         for topic in topics:
-            if request["include_topic_authorized_operations"] and not topic["error_code"]:
+            if request["include_topic_authorized_operations"]:
                 topic["topic_authorized_operations"] = _TOPIC_OPERATIONS
         return {
             "brokers": [self.node._asdict()],
@@ -113,11 +173,7 @@ class ReadingRequests:
                 }
             return self._topic(found)
         found = self.catalog.topics.get(asked["name"])
-        if found is None:
-            return {
-                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": asked["name"] or "",
-            }
-        return self._topic(found)
+        return _unknown(asked["name"] or "") if found is None else self._topic(found)
 
     def _topic(self, topic: ServedTopic) -> Values:
         return {
@@ -147,39 +203,48 @@ class ReadingRequests:
     def describe_topic_partitions(self, request: Values, _version: int) -> Values:
         """Describe partitions, as many as asked for, from the cursor on."""
         self.catalog.follow()
-        left = max(request["response_partition_limit"], 1)
+        left = min(max(request["response_partition_limit"], 1), _MAX_PARTITIONS)
         cursor = request["cursor"]
-        names = sorted({each["name"] for each in request["topics"]} or self.catalog.topics)
+        start = ("", 0) if cursor is None else (cursor["topic_name"], cursor["partition_index"])
+        asked = {each["name"] for each in request["topics"]}
+        if start[1] < 0 or (cursor is not None and asked and start[0] not in asked):
+            return {
+                "topics": [
+                    {"name": each["name"], "error_code": ErrorCode.INVALID_REQUEST}
+                    for each in request["topics"]
+                ]
+            }
+        names = sorted(asked or self.catalog.topics)
         topics: list[Values] = []
         for name in names:
-            first = 0
-            if cursor is not None and name <= cursor["topic_name"]:
-                if name < cursor["topic_name"]:
-                    continue
-                first = cursor["partition_index"]
-            found = self.catalog.topics.get(name)
-            if found is None:
-                topics.append({
-                    "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": name,
-                })
+            if name < start[0]:
                 continue
             if not left:
-                next_cursor = {"topic_name": name, "partition_index": first}
-                return {"topics": topics, "next_cursor": next_cursor}
-            described = self._topic(found) | {"topic_authorized_operations": _TOPIC_OPERATIONS}
-            rows = [each for each in described["partitions"] if each["partition_index"] >= first]
-            described["partitions"] = rows[:left]
-            topics.append(described)
+                return {"topics": topics, "next_cursor": _cursor(name, 0)}
+            found = self.catalog.topics.get(name)
+            described = _unknown(name) if found is None else self._topic(found)
+            topics.append(described | {"topic_authorized_operations": _TOPIC_OPERATIONS})
+            first = start[1] if name == start[0] else 0
+            rows = [
+                each for each in described.get("partitions", ())
+                if each["partition_index"] >= first
+            ]
+            topics[-1]["partitions"] = rows[:left]
             if len(rows) > left:
-                next_cursor = {
-                    "topic_name": name, "partition_index": rows[left]["partition_index"],
-                }
+                next_cursor = _cursor(name, rows[left]["partition_index"])
                 return {"topics": topics, "next_cursor": next_cursor}
             left -= len(rows)
         return {"topics": topics}
 
     def describe_cluster(self, request: Values, _version: int) -> Values:
         """Describe the node."""
+        if request["endpoint_type"] != _BROKERS:
+            is_known = request["endpoint_type"] == _CONTROLLERS
+            error = (
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known
+                else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+            )
+            return {"error_code": error, "error_message": error.name}
         return {
             "endpoint_type": request["endpoint_type"],
             "cluster_id": self.catalog.cluster_id,
@@ -209,30 +274,33 @@ class ReadingRequests:
                     for row in topic["partitions"]
                 ],
             }
-            for topic in request["topics"]
+            for topic in request["topics"] if topic["partitions"]
         ]
         return {"topics": topics}
 
     def _offset(self, topic: str, asked: Values, request: Values, version: int) -> Values:
         """Answer for one partition."""
+        timestamp = asked["timestamp"]
+        if self._is_unsupported(timestamp, version):
+            return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
         log = self.catalog.log(topic, asked["partition_index"])
         if log is None:
             return {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         log.follow()
         if error := epoch_error(log.leader_epoch, asked["current_leader_epoch"]):
             return {"error_code": error}
-        timestamp = asked["timestamp"]
-        if self._is_unsupported(timestamp, version):
-            return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
         try:
             if version == 0:
                 offsets = fetch_offsets_before(
                     log.log, timestamp, max(asked["max_num_offsets"], 0)
                 )
                 return {"old_style_offsets": list(offsets)}
+            if timestamp == LATEST_TIMESTAMP and self.rules == CORRECT:
+                return self._latest(log, request, version)
             by_rules = self._version_of_rules(version)
             is_committed = (
                 request["isolation_level"] == READ_COMMITTED
+                and request["replica_id"] == CONSUMER_REPLICA_ID
                 and by_rules is not None
                 and by_rules >= FIRST_VERSION_WITH_ISOLATION
             )
@@ -242,12 +310,15 @@ class ReadingRequests:
                 "read_committed" if is_committed else "read_uncommitted",
                 request_version=by_rules,
                 current_leader_epoch=log.leader_epoch,
+                on_corrupt=log.on_corrupt,
+                skipped=log.skipped,
             )
         except UnsupportedTimestampError:
             return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
         except UnsupportedForMessageFormatError:
             return {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
-        except _UNREADABLE:
+        except _UNREADABLE as failure:
+            log.report(failure)
             return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR}
         if found is None:
             return {}
@@ -255,6 +326,18 @@ class ReadingRequests:
         if version >= FIRST_VERSION_WITH_EPOCHS and found.leader_epoch is not None:
             answer["leader_epoch"] = found.leader_epoch
         return answer
+
+    @staticmethod
+    def _latest(log: ServedLog, request: Values, version: int) -> Values:
+        """Return where consumers' records end, as Fetch does."""
+        end = log.bounds.end
+        if (
+            version >= FIRST_VERSION_WITH_ISOLATION
+            and request["isolation_level"] == READ_COMMITTED
+        ):
+            end = log.last_stable_offset(end).offset
+        epoch = {"leader_epoch": log.leader_epoch} if version >= FIRST_VERSION_WITH_EPOCHS else {}
+        return {"offset": end} | epoch
 
     def _is_unsupported(self, timestamp: int, version: int) -> bool:
         """Return whether a timestamp is none of a version; older brokers look up any."""

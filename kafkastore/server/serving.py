@@ -16,14 +16,17 @@ from typing import Any, NamedTuple, TypeVar
 from kafkastore.arguments import whole_number
 from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.rules import CORRECT, broker_rules
 from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import Connections
+from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.log_metrics import LogMetrics
 from kafkastore.server.metrics import ServerMetrics, metrics_endpoint
 from kafkastore.server.node import ServedNode
+from kafkastore.server.served_log import Reading, check_served
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, AnyPath, LogStore, Paths, open_store
 
@@ -119,13 +122,17 @@ def serve(
     with_groups: bool = True,
     tls: Tls | None = None,
     users: AnyPath | None = None,
+    state_dir: AnyPath | None = None,
     max_connections: int = DEFAULT_LIMITS.connections,
     metrics: str | None = None,
+    on_corrupt: OnCorrupt = "raise",
+    as_v2: bool = False,
 ) -> Iterator[ServedCluster]:
     """Serve directories to Kafka clients, as a cluster of one node, in a block.
 
     Nothing in the directories is changed. Consumers may join groups and commit; both live in memory
-    and are gone afterwards. Directories that grow are followed.
+    and are gone afterwards, unless a `state_dir` keeps the commits. Directories that grow are
+    followed.
 
     Parameters
     ----------
@@ -151,10 +158,18 @@ def serve(
     users : path-like, optional
         A file with a line ``name:password`` for each user: clients then authenticate, by SASL
         PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
+    state_dir : path-like, optional
+        A directory outside of the served ones that keeps what groups commit. It is created if
+        missing; its parent must exist.
     max_connections : int
         More connections are closed at once.
     metrics : str, optional
         Where Prometheus scrapes metrics, ``host:port``.
+    on_corrupt : "raise" or "skip"
+        At a corrupt batch, give consumers the error CORRUPT_MESSAGE; or continue at the next valid
+        batch. `ServedCluster.catalog` has what was `skipped`.
+    as_v2 : bool
+        Whether messages of formats 0 and 1 are sent as record batches (magic 2).
 
     Yields
     ------
@@ -163,10 +178,15 @@ def serve(
     Raises
     ------
     ArgumentValueError
-        If an address is not ``host:port``, or the advertised one stands for all addresses; or
-        the certificate can't be used.
+        If an address is not ``host:port``, or the advertised one stands for all addresses; the
+        certificate can't be used; or `on_corrupt` is another choice.
     UsersFileError
         If the users file can't be used.
+    StateDirectoryError
+        If `state_dir` is in or around a served directory, is not a state, or that of another
+        cluster.
+    DirectoryInUseError
+        If another server uses `state_dir`.
     MissingExtraError
         If the metrics need a library that is not installed.
     OSError
@@ -188,9 +208,9 @@ def serve(
         return store, store.chosen(partitions)
 
     with serve_catalog(
-        Catalog(list_partitions, metadata),
+        Catalog(list_partitions, metadata, Reading(check_served(on_corrupt), as_v2)),
         listen=listen, advertise=advertise, rules=rules, with_groups=with_groups, tls=tls,
-        users=users, metrics=metrics,
+        users=users, metrics=metrics, state_dir=state_dir,
         limits=ClientLimits(whole_number("max_connections", max_connections, 1)),
     ) as served:
         yield served
@@ -206,6 +226,7 @@ def serve_catalog(
     with_groups: bool = True,
     tls: Tls | None = None,
     users: AnyPath | None = None,
+    state_dir: AnyPath | None = None,
     limits: ClientLimits = DEFAULT_LIMITS,
     metrics: str | None = None,
 ) -> Iterator[ServedCluster]:
@@ -218,12 +239,14 @@ def serve_catalog(
     counters = None if scraped is None else ServerMetrics()
     with ExitStack() as stack:
         sock = stack.enter_context(_bound(address))
+        state = stack.enter_context(_opened(state_dir, catalog))
         at = known or Address(address.host, sock.getsockname()[1])
         served_node = ServedNode(
             catalog,
             Node(catalog.node_id, at.host, at.port),
             rules,
             with_groups=with_groups, users=known_users, metrics=counters,
+            state=state,
         )
         thread = _LoopThread(Connections(served_node, limits, counters), sock, context)
         thread.start()
@@ -247,6 +270,19 @@ def serve_catalog(
             served_node.reload()
 
         yield ServedCluster(str(at), catalog, metrics_at, thread, reload)
+
+
+@contextmanager
+def _opened(state_dir: AnyPath | None, catalog: Catalog) -> Iterator[StateDirectory | None]:
+    """Open the state of a server, if it has one, and close it."""
+    if state_dir is None:
+        yield None
+        return
+    state = StateDirectory(Path(state_dir), catalog.store, catalog.cluster_id)
+    try:
+        yield state
+    finally:
+        state.close()
 
 
 def _tls_context(certificate: AnyPath, key: AnyPath) -> ssl.SSLContext:

@@ -7,7 +7,8 @@ election; of the replicas of that lineage, the best is the one with the most rea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +20,11 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.damage import CorruptionHandler, SkippedBytes
 from kafkastore.log.log_view import LogView
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.log.range_scan import RangeScan
-from kafkastore.metadata.topics import PartitionRegistration
+from kafkastore.metadata.topics import PartitionRegistration, Topic
+from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.partition_path import FAILURES
 
 
 class ReplicaRole(StrEnum):
@@ -156,6 +160,10 @@ class BestReplica(NamedTuple):
     others: tuple[OtherReplica, ...]
 
 
+#: How a replica is read.
+ReadReplica = Callable[[PartitionLog, int | None, ReplicaRole], Replica]
+
+
 def role_of(broker_id: int | None, partition: PartitionRegistration | None) -> ReplicaRole:
     """Return what the metadata says of a broker's replica."""
     if broker_id is None or partition is None:
@@ -182,6 +190,40 @@ def read_replica(log: LogView, broker_id: int | None, role: ReplicaRole) -> Repl
         if len(run.headers):
             end = max(end, int(run.headers["last_offset"][-1]) + 1)
     return Replica(log.path, broker_id, role, start, end, epochs.entries, tuple(skipped))
+
+
+def inspect_replica(log: PartitionLog, broker_id: int | None, role: ReplicaRole) -> Replica:
+    """Find a replica's bounds and leader epochs without reading all of its batches.
+
+    Corrupt bytes before the last batches are not found. All batches are read only if the last one
+    has an epoch that the checkpoint lacks.
+    """
+    start, end = log.local_log_start_offset, log.log_end_offset
+    epochs = LeaderEpochs()
+    with suppress(*FAILURES):
+        epochs = LeaderEpochs(each for each in log.leader_epochs if each.start_offset < end)
+    last = next(log.batches(end - 1), None) if end > start else None
+    latest = -1 if epochs.latest_epoch is None else epochs.latest_epoch
+    if last is not None and last.leader_epoch is not None and last.leader_epoch > latest:
+        return read_replica(log, broker_id, role)
+    return Replica(log.path, broker_id, role, start, end, epochs.entries)
+
+
+def replica_of(log: PartitionLog, topic: Topic | None, read: ReadReplica) -> Replica:
+    """Read one of a partition's directories; its failure is its `error`."""
+    known = None if topic is None else topic.partitions.get(log.partition)
+    topic_id = broker_id = None
+    with suppress(*FAILURES):  # a corrupt file says nothing of the records
+        topic_id = read_topic_id(log.path)
+    role = role_of(None, known)
+    try:
+        broker_id = None if log.log_dir is None else log.log_dir.node_id
+        role = role_of(broker_id, known)
+        if topic is not None and topic_id not in (None, topic.topic_id):
+            role = ReplicaRole.OTHER_TOPIC
+        return read(log, broker_id, role)._replace(topic_id=topic_id)
+    except FAILURES as error:
+        return Replica(log.path, broker_id, role, error=error, topic_id=topic_id)
 
 
 def check_topic_ids(topic_id: str | None, replicas: Iterable[Replica]) -> None:

@@ -24,7 +24,7 @@ import random
 import shutil
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -178,11 +178,18 @@ class Moment(NamedTuple):
         else:
             chosen = ([choose.choice(each) for each in options] for _ in range(SAMPLE))
         for events in chosen:
-            state = self.safe.copy()
-            for event in events:
-                if event is not None:
-                    event.happen(state)
-            yield state
+            yield self._after(events)
+
+    def outcome(self, choose: random.Random) -> State:
+        """Return one of the states that a loss of power may leave."""
+        return self._after([choose.choice(event.outcomes()) for event in self.pending])
+
+    def _after(self, events: Iterable[Any]) -> State:
+        state = self.safe.copy()
+        for event in events:
+            if event is not None:
+                event.happen(state)
+        return state
 
 
 class RecordedDisk(FileSystem):

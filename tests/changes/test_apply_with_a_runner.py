@@ -434,7 +434,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("dies", ["all", "driver"])
+@pytest.mark.parametrize("dies", some(["all", "driver"], 1, "who dies"))
 def test_resume_and_undo_finish_what_killed_drivers_leave(
     golden, tmp_path, monkeypatch, dies
 ):

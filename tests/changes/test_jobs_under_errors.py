@@ -83,7 +83,7 @@ def test_an_error_at_some_calls(top, name):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", some(list(jobs.JOBS), 5, "jobs under errors"))
+@pytest.mark.parametrize("name", some(list(jobs.JOBS), 3, "jobs under errors"))
 def test_an_error_at_every_call(top, name):
     """The errors alternate; `test_apply_under_faults` tries each of them at each call."""
     trial = Trial(jobs.make(name, top))

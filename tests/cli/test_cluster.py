@@ -118,7 +118,8 @@ def test_directories_of_several_clusters_are_refused(
         ran = run("cluster", directory.parent, other, *arguments)
         assert_one_sentence(ran, "Cc", "Dd")
         assert ran.out == ""
-    assert_one_sentence(run("cluster", "best-replicas", directory.parent, other), "Cc", "Dd")
+    for command in (("cluster", "best-replicas"), ("serve", "--listen", "127.0.0.1:0")):
+        assert_one_sentence(run(*command, directory.parent, other), "Cc", "Dd")
     with pytest.raises(kafkastore.SeveralClustersError) as caught:
         kafkastore.best_replicas([directory.parent, other])
     assert caught.value.paths == {"Cc": directory.parent, "Dd": other}

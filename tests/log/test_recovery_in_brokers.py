@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kafka
 
 INTERVAL = 200  # the loader's setting
 LONG_AGO = 1_500_000_000_000  # so that a broker forgets producers it finds in a snapshot
-VERSIONS = some(["2.4.0", "3.9.1", "4.3.1"], 2, __name__)
+VERSIONS = some(["2.4.0", "3.9.1", "4.3.1"], 1, __name__)
 
 
 def batches_of(chance, start, count):

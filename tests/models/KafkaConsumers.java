@@ -47,9 +47,10 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *     read    SERVERS  TOPIC  ISOLATION      all records of all partitions, which are assigned; then the error, if
  *                                            there is one
  *     times   SERVERS  TOPIC  TIME,TIME,...  for each time and partition: the offset and its timestamp, or -
- *     groups  SERVERS  TOPIC  GROUP  CLASS   two members read all; what each was assigned, then the second when the
+ *     groups  SERVERS  TOPIC  GROUP  HOW     two members read all; what each was assigned, then the second when the
  *                                            first has left, what the group committed, and where a third begins;
- *                                            CLASS assigns the partitions, - is the default
+ *                                            HOW is the class that assigns the partitions, - is the default; or
+ *                                            consumer for the new protocol, or pattern: that with a pattern
  *     bounds  SERVERS  TOPIC  ISOLATION      for each partition: the beginning and the end offset
  *     seek    SERVERS  TOPIC  OFFSET         for each partition: the offset of the first record from there on, or -
  *     reset   SERVERS  TOPIC  POLICY         for each partition: the position after a seek far beyond the end, or
@@ -121,7 +122,6 @@ public class KafkaConsumers {
         config.put(ConsumerConfig.ISOLATION_LEVEL_CONFIG, isolation);
         config.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
         config.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
-        config.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 200);
         config.put(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, 50);
         config.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, 2000);
         if (group != null) {
@@ -192,20 +192,40 @@ public class KafkaConsumers {
         }
     }
 
-    private static String groups(String[] request) {
+    /** Subscribes to a topic; a pattern is one of Kafka 4, whose class older ones do not have. */
+    private static void subscribe(Consumer<?, ?> consumer, String[] request) throws Exception {
+        if (!request[4].equals("pattern")) {
+            consumer.subscribe(Collections.singleton(request[2]));
+            return;
+        }
+        Class<?> pattern = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+        Object made = pattern.getConstructor(String.class).newInstance(request[2].substring(0, 2) + ".*");
+        Consumer.class.getMethod("subscribe", pattern).invoke(consumer, made);
+    }
+
+    private static Consumer<byte[], byte[]> member(String[] request) {
+        Properties more = new Properties();
+        String how = request[4];
+        if (how.equals("consumer") || how.equals("pattern")) {
+            more.put("group.protocol", "consumer");
+        } else {
+            more.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 200);
+            if (!how.equals("-")) {
+                more.put(ConsumerConfig.PARTITION_ASSIGNMENT_STRATEGY_CONFIG, how);
+            }
+        }
+        return consumer(request[1], request[3], "read_uncommitted", more);
+    }
+
+    private static String groups(String[] request) throws Exception {
         Map<Integer, TreeSet<Long>> read = new TreeMap<>();
         String answer;
-        Properties assigned = new Properties();
-        if (!request[4].equals("-")) {
-            assigned.put(ConsumerConfig.PARTITION_ASSIGNMENT_STRATEGY_CONFIG, request[4]);
-        }
-        try (Consumer<byte[], byte[]> second = consumer(request[1], request[3], "read_uncommitted", assigned)) {
+        try (Consumer<byte[], byte[]> second = member(request)) {
             List<TopicPartition> all = partitions(second, request[2]);
             Map<TopicPartition, Long> ends = second.endOffsets(all);
-            Consumer<byte[], byte[]> first = consumer(request[1], request[3], "read_uncommitted", assigned);
-            Collection<String> topics = Collections.singleton(request[2]);
-            first.subscribe(topics);
-            second.subscribe(topics);
+            Consumer<byte[], byte[]> first = member(request);
+            subscribe(first, request);
+            subscribe(second, request);
             while (first.assignment().isEmpty() || second.assignment().isEmpty()
                     || first.assignment().size() + second.assignment().size() != all.size()) {
                 collect(first, read);
@@ -220,9 +240,9 @@ public class KafkaConsumers {
             second.commitSync();
             answer += " " + numbers(second.assignment());
         }
-        try (Consumer<byte[], byte[]> third = consumer(request[1], request[3], "read_uncommitted", assigned)) {
+        try (Consumer<byte[], byte[]> third = member(request)) {
             List<TopicPartition> all = partitions(third, request[2]);
-            third.subscribe(Collections.singleton(request[2]));
+            subscribe(third, request);
             while (third.assignment().size() < all.size()) {
                 if (!third.poll(SHORT).isEmpty()) {
                     throw new IllegalStateException("a record was read again");

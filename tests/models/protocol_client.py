@@ -9,6 +9,8 @@ from typing import NamedTuple
 from kafkastore.formats.requests.apis import ApiKey, RequestHeader, pack_request, parse_response
 
 FIRST_FETCH_WITH_TOPIC_IDS = 13
+FIRST_API_VERSIONS_WITH_SOFTWARE = 3
+SOFTWARE = {"client_software_name": "tests", "client_software_version": "1"}
 LARGEST = 2**31 - 1
 READ_COMMITTED = 1
 
@@ -16,10 +18,10 @@ READ_COMMITTED = 1
 class ProtocolClient(AbstractContextManager):
     """A connection to a server on this machine."""
 
-    def __init__(self, bootstrap_servers):
+    def __init__(self, bootstrap_servers, client_id="tests"):
         host, _, port = bootstrap_servers.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), 60)
-        self._correlation_id = 0
+        self._correlation_id, self._client_id = 0, client_id
 
     def __exit__(self, *_):
         self.socket.close()
@@ -32,7 +34,9 @@ class ProtocolClient(AbstractContextManager):
     def send(self, api_key, version, **fields):
         """Send a request without awaiting its response."""
         self._correlation_id += 1
-        header = RequestHeader(api_key, version, self._correlation_id, "tests")
+        if api_key == ApiKey.API_VERSIONS and version >= FIRST_API_VERSIONS_WITH_SOFTWARE:
+            fields = SOFTWARE | fields
+        header = RequestHeader(api_key, version, self._correlation_id, self._client_id)
         self.socket.sendall(pack_request(header, fields))
         return header
 

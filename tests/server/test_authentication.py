@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from hypothesis import given
+from hypothesis import strategies as st
 from models.protocol_client import ProtocolClient
 
 from kafkastore import samples
@@ -15,7 +17,12 @@ from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server import serve
-from kafkastore.server.authentication import MECHANISMS, UsersFileError
+from kafkastore.server.authentication import (
+    MECHANISMS,
+    Authentication,
+    Users,
+    UsersFileError,
+)
 
 TLS = Path(__file__).with_name("certificate.pem"), Path(__file__).with_name("key.pem")
 FIRST = 35
@@ -95,12 +102,17 @@ def test_requests_before_authentication_end_the_connection(client):
         client.ask(ApiKey.METADATA, 9, topics=None)
 
 
-def test_messages_without_a_handshake_and_unknown_mechanisms_are_refused(client):
+def test_a_message_without_a_handshake_is_refused_and_ends_the_connection(client):
     answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"\0me\0secret")
     assert answer["error_code"] == ErrorCode.ILLEGAL_SASL_STATE
+    assert client.has_ended()
+
+
+def test_an_unknown_mechanism_is_refused_and_ends_the_connection(client):
     answer = client.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="GSSAPI")
     assert answer["error_code"] == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert answer["mechanisms"] == MECHANISMS
+    assert client.has_ended()
 
 
 @pytest.mark.parametrize(
@@ -110,14 +122,11 @@ def test_messages_without_a_handshake_and_unknown_mechanisms_are_refused(client)
         b"\xff",
     ],
 )
-def test_a_wrong_plain_message_is_refused_once_and_for_all(client, message):
+def test_a_wrong_plain_message_is_refused_and_ends_the_connection(client, message):
     client.ask(ApiKey.SASL_HANDSHAKE, 1, mechanism="PLAIN")
-    for auth_bytes, error in (
-        (message, ErrorCode.SASL_AUTHENTICATION_FAILED),
-        (b"\0me\0secret", ErrorCode.ILLEGAL_SASL_STATE),
-    ):
-        answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=auth_bytes)
-        assert answer["error_code"] == error
+    answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=message)
+    assert answer["error_code"] == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.has_ended()
 
 
 @pytest.mark.parametrize("message", [b"", b"n,,", b"n,,n=nobody,r=x", b"\xff", b"y,,n=me,r=x,p=1"])
@@ -127,6 +136,27 @@ def test_a_wrong_scram_message_is_refused(client, message):
     if answer["error_code"] == ErrorCode.NONE:
         answer = client.ask(ApiKey.SASL_AUTHENTICATE, 2, auth_bytes=b"c=biws,r=x,p=eA==")
     assert answer["error_code"] == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert client.has_ended()
+
+
+@given(
+    st.sampled_from(MECHANISMS),
+    st.lists(
+        st.binary(max_size=60)
+        | st.text("nyrcpai=,+/AMEme \0", max_size=40).map(str.encode)
+        | st.sampled_from([b"n,,n=me,r=x", b"c=biws,r=x,p=eA==", b"\0me\0"]),
+        max_size=4,
+    ),
+)
+def test_no_message_has_another_effect_than_to_be_refused(mechanism, messages):
+    sasl = Authentication(Users({"me": "secret"}))
+    sasl.handshake({"mechanism": mechanism}, 1)
+    for message in messages:
+        answer = sasl.authenticate({"auth_bytes": message}, 1)
+        assert "auth_bytes" in answer or answer["error_code"] in (
+            ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.ILLEGAL_SASL_STATE,
+        )
+    assert sasl.user is None
 
 
 def exchange(client: ProtocolClient, message: bytes) -> bytes:

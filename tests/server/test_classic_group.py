@@ -3,91 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
-from functools import wraps
 
 import pytest
-from use_cases.stores import commit, record, written
+from server.group_loop import in_loop, request, ticks
 
-import kafkastore
 from kafkastore.formats.primitives.error_codes import ErrorCode
-from kafkastore.formats.requests.apis import REQUESTS, ApiKey
-from kafkastore.server.catalog import Catalog, Node
-from kafkastore.server.classic_group import ClassicState
-from kafkastore.server.group_requests import GroupRequests
+from kafkastore.formats.requests.apis import ApiKey
+from kafkastore.server.groups.classic_group import ClassicState
 
 NEVER_MS = 600_000
 SOON_MS = 150
 GROUP = "readers"
-
-
-@pytest.fixture
-def logs(tmp_path):
-    """A directory with the topic t and what groups committed."""
-    with written(tmp_path / "logs") as partition:
-        for number in range(3):
-            partition("t", number).add(*[record(each) for each in range(10)])
-        partition("__consumer_offsets").add(
-            commit("stored", "t", 0, 4), commit("stored", "t", 1, 6),
-            commit("stored", "gone", 0, 2),
-        )
-    return tmp_path / "logs"
-
-
-@pytest.fixture
-def coordinator(logs):
-    """The coordinator of a node that serves the directory."""
-    def list_partitions():
-        store = kafkastore.open(logs)
-        return store, store.chosen(None)
-
-    return GroupRequests(Catalog(list_partitions), Node(1, "localhost", 9092))
-
-
-class Clock(selectors.DefaultSelector):
-    """Advances the time instead of waiting."""
-
-    now = 0.0
-
-    def select(self, timeout=None):
-        assert timeout is not None, "all wait for each other"
-        self.now += max(timeout, 0)
-        return super().select(0)
-
-
-class Loop(asyncio.SelectorEventLoop):
-    """An event loop with its own time."""
-
-    def __init__(self):
-        self.clock = Clock()
-        super().__init__(self.clock)
-
-    def time(self):
-        return self.clock.now
-
-
-def in_loop(test):
-    """Run a test in an event loop whose time passes when all wait, and only then."""
-    @wraps(test)
-    def run(coordinator):
-        async def run_and_close():
-            try:
-                await test(coordinator)
-            finally:
-                coordinator.close()
-
-        asyncio.run(coordinator.load())
-        with asyncio.Runner(loop_factory=Loop) as runner:
-            runner.run(run_and_close())
-
-    return run
-
-
-def request(key, version, /, **fields):
-    """Return a request as the server parses it: with all fields."""
-    codec = REQUESTS.known_codec(key, version)
-    parsed, _ = codec.parse(codec.pack(fields))
-    return parsed
 
 
 class Member:
@@ -119,7 +45,7 @@ class Member:
             fields["rebalance_timeout_ms"] = self.rebalance_timeout_ms
         if self.version >= 5:
             fields["group_instance_id"] = self.instance_id
-        return await self.coordinator.join_group(
+        return await self.coordinator.members.join_group(
             request(ApiKey.JOIN_GROUP, self.version, **fields), self.version, "client", "host"
         )
 
@@ -158,37 +84,39 @@ class Member:
             {"member_id": each["member_id"], "assignment": each["member_id"].encode()}
             for each in self.joined.get("members", ())
         )
-        return await self.coordinator.sync_group(request(
+        return await self.coordinator.members.sync_group(request(
             ApiKey.SYNC_GROUP, 5, assignments=assignments,
-            **{"protocol_type": "consumer", "protocol_name": self.joined.get("protocol_name")}
-            | self._fields() | fields,
-        ))
+            **{
+                "protocol_type": "consumer",
+                "protocol_name": self.joined.get("protocol_name", "range"),
+            } | self._fields() | fields,
+        ), 5)
 
     def heartbeat(self, **fields):
         asked = request(ApiKey.HEARTBEAT, 4, **self._fields() | fields)
-        return self.coordinator.heartbeat(asked, 4)["error_code"]
+        return self.coordinator.members.heartbeat(asked, 4)["error_code"]
 
     def leave(self):
         asked = request(ApiKey.LEAVE_GROUP, 5, group_id=GROUP, members=(
             {"member_id": self.member_id, "group_instance_id": self.instance_id},
         ))
-        (found,) = self.coordinator.leave_group(asked, 5)["members"]
+        (found,) = self.coordinator.members.leave_group(asked, 5)["members"]
         return found["error_code"]
 
-    def commit(self, offset=1, partition=0, **fields):
+    async def commit(self, offset=1, partition=0, **fields):
         ours = {
             "group_id": GROUP, "generation_id_or_member_epoch": self.generation,
             "member_id": self.member_id, "group_instance_id": self.instance_id,
         } | fields
-        return commit_of(self.coordinator, ours, partition, offset)
+        return await commit_of(self.coordinator, ours, partition, offset)
 
 
-def commit_of(coordinator, fields, partition, offset, epoch=-1, topic="t"):
+async def commit_of(coordinator, fields, partition, offset, epoch=-1, topic="t"):
     row = {
         "partition_index": partition, "committed_offset": offset, "committed_leader_epoch": epoch,
         "committed_metadata": "m",
     }
-    found = coordinator.offset_commit(request(
+    found = await coordinator.offsets.commit(request(
         ApiKey.OFFSET_COMMIT, 9, **fields, topics=({"name": topic, "partitions": (row,)},),
     ), 9)
     return found["topics"][0]["partitions"][0]["error_code"]
@@ -199,7 +127,7 @@ def committed(coordinator, group=GROUP, topics=None, version=9):
     asked = request(
         ApiKey.OFFSET_FETCH, version, groups=({"group_id": group, "topics": topics},)
     )
-    (found,) = coordinator.offset_fetch(asked, version)["groups"]
+    (found,) = coordinator.offsets.fetch(asked, version)["groups"]
     return {
         (topic["name"], row["partition_index"]):
             (row["committed_offset"], row["committed_leader_epoch"])
@@ -207,8 +135,19 @@ def committed(coordinator, group=GROUP, topics=None, version=9):
     }
 
 
+def listed(coordinator, **filters):
+    asked = request(ApiKey.LIST_GROUPS, 5, **filters)
+    return coordinator.descriptions.list_groups(asked, 5)["groups"]
+
+
 async def stable(*members):
     """Let members form a group, one after the other; return their assignments."""
+    await joined(*members)
+    return await asyncio.gather(*[member.sync() for member in members])
+
+
+async def joined(*members):
+    """Let members join a group, one after the other."""
     tasks = []
     for member in members:
         tasks.append(member.start())
@@ -220,17 +159,10 @@ async def stable(*members):
                 tasks.append(other.start())
                 await ticks()
     await asyncio.gather(*tasks)
-    return await asyncio.gather(*[member.sync() for member in members])
-
-
-async def ticks():
-    """Let everything run that can run."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def state(coordinator):
-    return coordinator.groups[GROUP].state
+    return coordinator.groups.by_id[GROUP].state
 
 
 # Joining
@@ -278,7 +210,7 @@ async def test_unknown_members_and_wrong_requests_are_refused(coordinator):
     ):
         assert (await wrong.join())["error_code"] == error
     asked = request(ApiKey.JOIN_GROUP, 5, session_timeout_ms=NEVER_MS)
-    found = await coordinator.join_group(asked, 5, "client", "host")
+    found = await coordinator.members.join_group(asked, 5, "client", "host")
     assert found["error_code"] == ErrorCode.INVALID_GROUP_ID
     assert known.heartbeat() == ErrorCode.NONE
 
@@ -364,17 +296,50 @@ async def test_members_that_do_not_join_again_in_time_are_left_out(coordinator):
 
 
 @in_loop
+async def test_members_that_do_not_ask_for_their_assignment_in_time_are_left_out(coordinator):
+    members = [Member(coordinator, rebalance_timeout_ms=SOON_MS) for _ in range(2)]
+    await joined(*members)
+    leader = next(each for each in members if each.is_leader)
+    silent = next(each for each in members if not each.is_leader)
+    await leader.sync()
+    await asyncio.sleep(SOON_MS / 2000)
+    assert silent.heartbeat() == ErrorCode.NONE    # which does not suffice
+    await asyncio.sleep(SOON_MS / 1000)
+    assert silent.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+    assert leader.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    await leader.join()
+    await leader.sync()
+    await asyncio.sleep(NEVER_MS / 2000)
+    assert leader.heartbeat() == ErrorCode.NONE
+    assert state(coordinator) is ClassicState.STABLE
+
+
+@in_loop
+async def test_a_leader_that_assigns_nothing_in_time_is_left_out(coordinator):
+    members = [Member(coordinator, rebalance_timeout_ms=SOON_MS) for _ in range(2)]
+    await joined(*members)
+    leader = next(each for each in members if each.is_leader)
+    follower = next(each for each in members if not each.is_leader)
+    answer = await follower.sync()
+    assert answer["error_code"] == ErrorCode.REBALANCE_IN_PROGRESS
+    assert leader.heartbeat() == ErrorCode.UNKNOWN_MEMBER_ID
+    await follower.join()
+    assert follower.is_leader
+    assert not (await follower.sync()).get("error_code")
+
+
+@in_loop
 async def test_an_id_that_nobody_joins_with_is_forgotten(coordinator):
     member = Member(coordinator)
     await stable(member)
     pending = Member(coordinator, session_timeout_ms=SOON_MS)
     assert (await pending.join_once())["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
     await member.join()    # the leader: the others are waited for
-    assert not coordinator.groups[GROUP].pending
+    assert not coordinator.groups.by_id[GROUP].pending
     left = Member(coordinator)
     left.member_id = (await left.join_once())["member_id"]
     assert left.leave() == ErrorCode.NONE
-    assert not coordinator.groups[GROUP].pending
+    assert not coordinator.groups.by_id[GROUP].pending
 
 
 @in_loop
@@ -410,7 +375,7 @@ async def test_assignments_are_for_the_members_of_a_generation(coordinator):
         ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"protocol_type": None, "protocol_name": None}, ErrorCode.NONE),
+        ({"protocol_type": None}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"group_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         assert (await follower.sync(**fields)).get("error_code", 0) == error, fields
@@ -451,7 +416,7 @@ async def test_a_static_member_that_comes_back_takes_its_place(coordinator):
         assert len(found["members"]) == 2 * before.is_leader
         assert (await again.sync())["assignment"].decode() == before.member_id
         assert before.heartbeat() == ErrorCode.FENCED_INSTANCE_ID
-        assert before.commit() == ErrorCode.FENCED_INSTANCE_ID
+        assert await before.commit() == ErrorCode.FENCED_INSTANCE_ID
         assert before.leave() == ErrorCode.FENCED_INSTANCE_ID
         assert (await before.sync())["error_code"] == ErrorCode.FENCED_INSTANCE_ID
         assert (await before.join())["error_code"] == ErrorCode.FENCED_INSTANCE_ID
@@ -530,31 +495,31 @@ async def test_an_instance_is_removed_by_its_name_alone(coordinator):
 async def test_commits_are_of_the_members_of_a_generation(coordinator):
     alone = Member(coordinator)
     alone.generation = 3
-    assert alone.commit() == ErrorCode.ILLEGAL_GENERATION    # there is no group
+    assert await alone.commit() == ErrorCode.GROUP_ID_NOT_FOUND
     first, second = Member(coordinator), Member(coordinator)
     await stable(first, second)
-    assert first.commit(5) == ErrorCode.NONE
+    assert await first.commit(5) == ErrorCode.NONE
     assert committed(coordinator) == {("t", 0): (5, -1)}
     for fields, error in (
         ({"generation_id_or_member_epoch": 0}, ErrorCode.ILLEGAL_GENERATION),
         ({"member_id": "unknown"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"generation_id_or_member_epoch": -1, "member_id": ""}, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
-        assert first.commit(6, **fields) == error
+        assert await first.commit(6, **fields) == error
     new = Member(coordinator)
     joining = new.start()
     await ticks()
-    assert first.commit(7) == ErrorCode.NONE    # before it joins again
+    assert await first.commit(7) == ErrorCode.NONE    # before it joins again
     await asyncio.gather(first.join(), second.join(), joining)
-    assert first.commit(8) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert await first.commit(8) == ErrorCode.REBALANCE_IN_PROGRESS
     await asyncio.gather(first.sync(), second.sync(), new.sync())
-    assert first.commit(9) == ErrorCode.NONE
+    assert await first.commit(9) == ErrorCode.NONE
     for each in (first, second, new):
         each.leave()
-    assert first.commit(10) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await first.commit(10) == ErrorCode.UNKNOWN_MEMBER_ID
     assert committed(coordinator) == {("t", 0): (9, -1)}
     simple = {"group_id": GROUP, "generation_id_or_member_epoch": -1}
-    assert commit_of(coordinator, simple, 0, 2) == ErrorCode.NONE
+    assert await commit_of(coordinator, simple, 0, 2) == ErrorCode.NONE
     assert committed(coordinator) == {("t", 0): (2, -1)}
 
 
@@ -565,30 +530,29 @@ async def test_groups_begin_at_the_offsets_of_the_directory(coordinator):
         place: found[0] for place, found in stored.items()
     }
     simple = {"group_id": "stored", "generation_id_or_member_epoch": -1}
-    assert commit_of(coordinator, simple, 1, 9) == ErrorCode.NONE
+    assert await commit_of(coordinator, simple, 1, 9) == ErrorCode.NONE
     asked = ({"name": "t", "partition_indexes": (0, 1, 2)},)
     found = committed(coordinator, "stored", asked)
     assert [offset for offset, _ in found.values()] == [4, 9, -1]
     assert committed(coordinator, "other") == {}
-    listed = coordinator.list_groups(request(ApiKey.LIST_GROUPS, 5), 5)["groups"]
-    assert [each["group_id"] for each in listed] == ["stored"]
+    assert [each["group_id"] for each in listed(coordinator)] == ["stored"]
 
 
 @in_loop
 async def test_unknown_partitions_can_not_be_committed(coordinator):
     simple = {"group_id": GROUP, "generation_id_or_member_epoch": -1}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert commit_of(coordinator, simple, 9, 2) == unknown
-    assert commit_of(coordinator, simple, 0, 2, topic="gone") == unknown
+    assert await commit_of(coordinator, simple, 9, 2) == unknown
+    assert await commit_of(coordinator, simple, 0, 2, topic="gone") == unknown
     assert committed(coordinator) == {}
 
 
 @in_loop
 async def test_committed_leader_epochs_are_none_that_the_log_does_not_have(coordinator):
     simple = {"group_id": GROUP, "generation_id_or_member_epoch": -1}
-    newest = coordinator.catalog.log("t", 0).leader_epoch
+    newest = coordinator.groups.catalog.log("t", 0).leader_epoch
     for epoch in (-1, 0, newest, newest + 1):
-        assert commit_of(coordinator, simple, 0, 2, epoch) == ErrorCode.NONE
+        assert await commit_of(coordinator, simple, 0, 2, epoch) == ErrorCode.NONE
         expected = epoch if epoch <= newest else -1
         assert committed(coordinator) == {("t", 0): (2, expected)}
 
@@ -600,7 +564,7 @@ async def test_committed_leader_epochs_are_none_that_the_log_does_not_have(coord
 async def test_groups_are_described_with_their_members(coordinator):
     def described(name, version=6):
         asked = request(ApiKey.DESCRIBE_GROUPS, version, groups=(name,))
-        (found,) = coordinator.describe_groups(asked, version)["groups"]
+        (found,) = coordinator.descriptions.describe_groups(asked, version)["groups"]
         return found
 
     member = Member(coordinator, instance_id="i")
@@ -615,11 +579,10 @@ async def test_groups_are_described_with_their_members(coordinator):
     assert described("missing")["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
     states = {
         each["group_id"]: each["group_state"]
-        for each in coordinator.list_groups(request(ApiKey.LIST_GROUPS, 5), 5)["groups"]
+        for each in listed(coordinator)
     }
     assert states == {GROUP: "Stable", "stored": "Empty"}
-    asked = request(ApiKey.LIST_GROUPS, 5, states_filter=("stable",))
-    assert [each["group_id"] for each in coordinator.list_groups(asked, 5)["groups"]] == [GROUP]
+    assert [each["group_id"] for each in listed(coordinator, states_filter=("stable",))] == [GROUP]
 
 
 @pytest.mark.parametrize("version", range(7))
@@ -628,7 +591,7 @@ def test_the_coordinator_of_every_group_and_transactional_id_is_the_node(coordin
 
     def coordinators(key_type):
         fields = asked | ({"key_type": key_type} if version else {})
-        found = coordinator.find_coordinator(
+        found = coordinator.members.find_coordinator(
             request(ApiKey.FIND_COORDINATOR, version, **fields), version
         )
         return found.get("coordinators", [found])

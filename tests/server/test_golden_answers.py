@@ -4,9 +4,14 @@ from dataclasses import replace
 from itertools import zip_longest
 
 import pytest
+from models.protocol_client import ProtocolClient
+from models.seed import some
 
 import kafkastore
+from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.formats.requests.list_offsets import (
+    CONSUMER_REPLICA_ID,
+    FIRST_VERSION_WITH_ISOLATION,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     READ_COMMITTED,
@@ -19,7 +24,9 @@ from kafkastore.formats.requests.list_offsets import (
     parse_response,
 )
 from kafkastore.formats.state.file_names import parse_partition_directory
-from kafkastore.server import handle_list_offset_request, sole_broker
+from kafkastore.server import handle_list_offset_request, serve, sole_broker
+
+WITH_TIMES = ["0.10.2.2", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1", "4.2.2", "4.3.1"]
 
 
 def named(name):
@@ -196,3 +203,59 @@ def test_every_answer_for_an_old_message_format_version_is_reproduced(golden_cas
             for row in rows:
                 ((_, answer),) = exchange.ask([(named(name), row)], row["version"]).items()
                 assert answer[1:5] == expected_response(row), (name, row)
+
+
+def ask_over_a_socket(client, rows, version, isolation):
+    """Return {(topic, partition): row of the response} for [(TopicPartition, row)]."""
+    topics = {}
+    for (topic, number), row in rows:
+        topics.setdefault(topic, []).append({
+            "partition_index": number, "timestamp": row["timestamp"],
+        })
+    fields = {"isolation_level": isolation} if version >= FIRST_VERSION_WITH_ISOLATION else {}
+    answer = client.ask(
+        ApiKey.LIST_OFFSETS, version, replica_id=CONSUMER_REPLICA_ID, **fields,
+        topics=[{"name": name, "partitions": asked} for name, asked in topics.items()],
+    )
+    return {
+        (topic["name"], row["partition_index"]): row
+        for topic in answer["topics"] for row in topic["partitions"]
+    }
+
+
+@pytest.mark.golden_cases(versions=some(WITH_TIMES, 2, "over a socket"))
+def test_every_answer_of_every_broker_is_given_over_a_socket(golden_case):
+    is_damaged = (golden_case.name, golden_case.answers_name) == ("crash-bad-crc", "answers")
+    broker = described(golden_case)
+    partitions = golden_case.answers["partitions"]
+    kinds = sorted({
+        (row["version"], row["isolation"])
+        for partition in partitions.values() for row in partition.get("list_offsets", [])
+    })
+    chosen = [
+        kind for kind in some(kinds, 4, str(golden_case.logs)) if not (is_damaged and kind[1])
+    ]
+    if not chosen:
+        assert is_damaged or not kinds
+        return
+    with (
+        serve(golden_case.logs, rules=golden_case.answers["kafka"]) as served,
+        ProtocolClient(served.bootstrap_servers) as client,
+    ):
+        for version, isolation in chosen:
+            def of_kind(partition, kind=(version, isolation)):
+                rows = partition.get("list_offsets", [])
+                return [row for row in rows if (row["version"], row["isolation"]) == kind]
+
+            for rows in requests_of(partitions, of_kind):
+                answers = ask_over_a_socket(client, rows, version, isolation)
+                for topic_partition, row in rows:
+                    if lost_since(golden_case, broker, row, topic_partition):
+                        continue
+                    found = answers[topic_partition]
+                    epoch = found["leader_epoch"]
+                    if row["timestamp"] == LATEST_TIMESTAMP:    # it leaves no trace without records
+                        epoch = expected_response(row)[3]
+                    assert (
+                        found["error_code"], found["timestamp"], found["offset"], epoch
+                    ) == expected_response(row), (topic_partition, row)

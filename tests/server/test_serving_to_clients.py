@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaConnectionError, UnsupportedCodecError
+from confluent_kafka import Consumer
 from models.confluent_reader import read_by_confluent
 from models.seed import some
 from models.served_records import (
@@ -25,6 +26,7 @@ from models.served_records import (
 
 from kafkastore.server import serve
 from kafkastore.server.authentication import MECHANISMS
+from kafkastore.server.groups.consumer_group import GROUP_CONFIG
 
 with warnings.catch_warnings():
     # It reads its package's files by a deprecated way of Python 3.11.
@@ -124,6 +126,61 @@ def test_clients_read_what_a_broker_gave_them(golden, version, name, client):
                 if client == "confluent-kafka":    # to it, time 0 is none
                     wanted = [(*row[:2], row[2] or -1, *row[3:]) for row in wanted]
                 assert sorted(found, key=lambda each: each[:2]) == wanted, (topic, isolation)
+
+
+def confluent_member(servers):
+    return Consumer({
+        "bootstrap.servers": servers, "group.id": "readers", "group.protocol": "consumer",
+        "auto.offset.reset": "earliest", "enable.auto.commit": False,
+    })
+
+
+def read_with(consumers, seen, is_enough):
+    """Poll all consumers in turn; note the offsets of each partition."""
+    while not is_enough():
+        for consumer in consumers:
+            message = consumer.poll(0.05)
+            if message is not None:
+                assert message.error() is None
+                seen.setdefault(message.partition(), set()).add(message.offset())
+
+
+@pytest.mark.parametrize("as_pattern", [False, True], ids=["by name", "by pattern"])
+def test_librdkafka_consumers_form_groups_of_the_new_protocol(golden, as_pattern, monkeypatch):
+    monkeypatch.setattr(GROUP_CONFIG, "heartbeat_interval_ms", 200)
+    case = golden("4.1.1", "create-time-out-of-order", "answers")
+    ((topic, partitions),) = topics_of(case).items()
+    subscription = [f"^{topic[:2]}.*" if as_pattern else topic]
+    wanted = {
+        number: {record[0] for record in row["records"]} for number, row in partitions.items()
+        if row["records"]
+    }
+    seen = {}
+    with serve(case.logs) as served:
+        members = [confluent_member(served.bootstrap_servers) for _ in range(2)]
+        for each in members:
+            each.subscribe(subscription)
+        read_with(members, seen, lambda: all(each.assignment() for each in members))
+        first, second = members
+        assigned = [{each.partition for each in member.assignment()} for member in members]
+        assert not assigned[0] & assigned[1]
+        first.close()
+        read_with([second], seen, lambda: (
+            len(second.assignment()) == len(partitions) and seen == wanted
+        ))
+        second.commit(asynchronous=False)
+        second.close()
+        third = confluent_member(served.bootstrap_servers)
+        third.subscribe(subscription)
+        again = {}
+        read_with([third], again, lambda: len(third.assignment()) == len(partitions))
+        assert {each.partition for each in third.assignment()} == set(partitions)
+        committed = third.committed(third.assignment(), 20)
+        third.close()
+    assert again == {}
+    assert {each.partition: each.offset for each in committed} == {
+        number: row["log_end_offset"] for number, row in partitions.items()
+    }
 
 
 # Encrypted, and with a password

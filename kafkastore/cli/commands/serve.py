@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import resource
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -12,7 +15,7 @@ import click
 
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.control_characters import escape_control_characters, print_text
-from kafkastore.cli.output.failures import print_note
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
@@ -21,6 +24,8 @@ from kafkastore.lookup.rules import CORRECT
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
 from kafkastore.server.connections import CONNECTION_LOG
+from kafkastore.server.groups.state_directory import STATE_LOG
+from kafkastore.server.served_log import READING_LOG, Reading
 from kafkastore.server.serving import (
     Address,
     ServedCluster,
@@ -51,6 +56,18 @@ from kafkastore.server.serving import (
     "--users", type=ANY_PATH, metavar="FILE",
     help="A line name:password for each user: clients authenticate, by SASL PLAIN or SCRAM.",
 )
+@click.option(
+    "--on-corrupt", type=click.Choice(("error", "skip")), default="error", show_default=True,
+    help="At a corrupt batch, consumers get the error CORRUPT_MESSAGE; or skip continues at the "
+    "next valid batch. The exit code is then not 0.",
+)
+@click.option(
+    "--as-v2", is_flag=True, help="Send messages of formats 0 and 1 as record batches (magic 2)."
+)
+@click.option(
+    "--state", "state_dir", type=ANY_PATH, metavar="DIR",
+    help="A directory outside of the served ones, which keeps what consumers commit.",
+)
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 @click.option(
     "--max-connections", metavar="N", type=click.IntRange(1), default=DEFAULT_LIMITS.connections,
@@ -67,6 +84,9 @@ def command(
     rules: str,
     tls: tuple[Path, Path] | None,
     users: Path | None,
+    state_dir: Path | None,
+    on_corrupt: str,
+    as_v2: bool,
     no_groups: bool,
     max_connections: int,
     metrics: str | None,
@@ -74,9 +94,12 @@ def command(
     """Serve partitions to Kafka clients, as a read-only cluster of one node.
 
     Nothing in the directories is changed: what consumers commit is kept in memory until the command
-    ends. Directories that grow are followed. SIGHUP lists them and reads the files of --tls and
-    --users again. SIGTERM finishes the responses under way and ends it, Ctrl-C ends it at once.
+    ends, or in the directory of --state. Directories that grow are followed. SIGHUP lists them and
+    reads the files of --tls and --users again. SIGTERM finishes the responses under way and ends
+    it, Ctrl-C ends it at once.
     """
+    if no_groups and state_dir is not None:
+        raise click.UsageError("--state can't be used together with --no-groups")
     if call.verbose:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(_OneLine())
@@ -87,11 +110,14 @@ def command(
         scraped = None if metrics is None else parse_address("metrics", metrics)
     except ArgumentValueError as error:
         raise click.UsageError(f"--{error}") from error
-    catalog = Catalog(lambda: call.select(*call.paths), call.metadata)
-    with serve_catalog(
+    reading = Reading("skip" if on_corrupt == "skip" else "raise", as_v2)
+    catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
+    exit_code = call.problems.exit_code    # at the end, the directories may be gone
+    _allow_open_files()
+    with _noted(), serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
-        users=users, metrics=metrics, limits=ClientLimits(max_connections),
+        users=users, metrics=metrics, limits=ClientLimits(max_connections), state_dir=state_dir,
     ) as served:
         signals = _signals()
         _warn_if_exposed(
@@ -101,7 +127,37 @@ def command(
             print_note(f"who reaches {scraped} can read the names of topics and groups")
         _show(call, served)
         _wait(served, signals)
-    return call.problems.exit_code
+    if catalog.skipped:
+        print_note(f"skipped corrupt bytes at {format_count(len(catalog.skipped), 'place')}")
+        return exit_code or FOUND_PROBLEMS
+    return exit_code
+
+
+def _allow_open_files() -> None:
+    """Allow as many open files as this user may have: connections are files too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):    # macOS has a limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+class _Notes(logging.Handler):
+    """Prints what operators should know."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_note(record.getMessage())
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    """Print notes while the block runs."""
+    notes, logs = _Notes(), (READING_LOG, STATE_LOG)
+    for each in logs:
+        each.addHandler(notes)
+    try:
+        yield
+    finally:
+        for each in logs:
+            each.removeHandler(notes)
 
 
 def _warn_if_exposed(listen: Address, *, is_encrypted: bool, has_users: bool) -> None:

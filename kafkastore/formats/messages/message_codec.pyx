@@ -22,13 +22,14 @@ Kafka's 22 characters of URL-safe base64, or None for zeros.
 Source: Kafka 4.3.1 ``ByteBufferAccessor``, ``ByteUtils``, ``MessageDataGenerator``; KIP-482.
 """
 cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Copy, PyDict_SetItem
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport (
-    int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
+    int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
 
 from kafkastore.formats.primitives.big_endian cimport load_i16, load_i32, load_i64, load_u32
@@ -459,7 +460,9 @@ cdef int write_value(
     elif kind == FLOAT64:
         packed += FLOAT.pack(value)
     else:
-        packed += pack_int(field.name, value, SIZES[<int> kind], kind != UINT16 and kind != UINT32)
+        write_int(
+            packed, field.name, value, SIZES[<int> kind], kind != UINT16 and kind != UINT32
+        )
     return 0
 
 
@@ -470,7 +473,7 @@ cdef int write_length(
     if field.is_compact:
         write_varint(packed, length + 1)
     else:
-        packed += pack_int(field.name, length, plain_bytes, True)
+        write_int(packed, field.name, length, plain_bytes, True)
     return 0
 
 
@@ -495,12 +498,28 @@ def uuid_bytes(name, text):
     return base64.urlsafe_b64decode(text + "==")
 
 
-def pack_int(name, value, size, is_signed):
+cdef int write_int(
+    bytearray packed, object name, object value, int size, bint is_signed
+) except -1:
+    cdef int64_t number, largest
+    cdef Py_ssize_t at = len(packed)
+    cdef int i
+    cdef bint fits = size == 8
     try:
-        return value.to_bytes(size, "big", signed=is_signed)
+        number = value
+        if not fits:
+            largest = (<int64_t> 1 << (8 * size - is_signed)) - 1
+            fits = (-largest - 1 if is_signed else 0) <= number <= largest
     except OverflowError:
+        fits = False
+    if not fits:
         sign = "a signed" if is_signed else "an unsigned"
-        raise FieldValueError(name, f"must be {sign} int of {8 * size} bits, got {value}") from None
+        raise FieldValueError(name, f"must be {sign} int of {8 * size} bits, got {value}")
+    PyByteArray_Resize(packed, at + size)
+    cdef uint8_t* to = <uint8_t*> PyByteArray_AS_STRING(packed) + at
+    for i in range(size):
+        to[size - 1 - i] = <uint8_t> (<uint64_t> number >> (8 * i))
+    return 0
 
 
 cdef inline const uint8_t* take(

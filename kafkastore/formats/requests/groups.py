@@ -86,6 +86,16 @@ ListGroups 16, versions 0-5, flexible 3+
     states_filter string[] 4+
     types_filter string[] 5+
 
+DeleteGroups 42, versions 0-2, flexible 2+
+    groups_names string[]
+
+OffsetDelete 47, version 0
+    group_id string
+    topics struct[]
+        name string
+        partitions struct[]
+            partition_index int32
+
 ConsumerGroupHeartbeat 68, versions 0-1, flexible 0+
     group_id string
     member_id string
@@ -213,6 +223,21 @@ ListGroups 16, versions 0-5, flexible 3+
         protocol_type string
         group_state string 4+ ignorable
         group_type string 5+ ignorable
+
+DeleteGroups 42, versions 0-2, flexible 2+
+    throttle_time_ms int32
+    results struct[]
+        group_id string
+        error_code int16
+
+OffsetDelete 47, version 0
+    error_code int16
+    throttle_time_ms int32 ignorable
+    topics struct[]
+        name string
+        partitions struct[]
+            partition_index int32
+            error_code int16
 
 ConsumerGroupHeartbeat 68, versions 0-1, flexible 0+
     throttle_time_ms int32

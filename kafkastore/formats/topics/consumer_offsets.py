@@ -265,6 +265,9 @@ StreamsGroupTargetAssignmentResolvedTopicIds 24, key (group_id string), version 
 """)
 
 
+_WRITTEN_KEY, _WRITTEN_VALUE = 1, 3
+
+
 class OffsetCommitKey(NamedTuple):
     """The group and the partition of a committed offset."""
 
@@ -329,3 +332,27 @@ def parse_offset_commit(
         fields["expire_timestamp"],
         fields["topic_id"],
     )
+
+
+def pack_offset_commit(
+    key: OffsetCommitKey, commit: OffsetAndMetadata | None
+) -> tuple[bytes, bytes | None]:
+    """Return the key and the value of a committed offset; None is a tombstone.
+
+    Every version of Kafka since 2.1 reads it. The expiry and the topic id are not written.
+
+    >>> key = OffsetCommitKey("telly", "orders", 3)
+    >>> parse_offset_commit(*pack_offset_commit(key, OffsetAndMetadata(2, "", 1000)))[1][:3]
+    (2, '', 1000)
+    """
+    codec = RECORDS.codec(_WRITTEN_KEY, None)
+    assert codec is not None
+    packed_key = _WRITTEN_KEY.to_bytes(2, "big") + codec.pack(key._asdict())
+    if commit is None:
+        return packed_key, None
+    fields = {
+        "offset": commit.offset, "leader_epoch": commit.leader_epoch,
+        "metadata": commit.metadata, "commit_timestamp": commit.commit_timestamp,
+    }
+    value = RECORDS.known_codec(_WRITTEN_KEY, _WRITTEN_VALUE).pack(fields)
+    return packed_key, _WRITTEN_VALUE.to_bytes(2, "big") + value

@@ -12,12 +12,21 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
+from kafkastore.server.groups.classic_member import (
+    ClassicMember,
+    answer,
+    call_later,
+    cancel,
+    error_to_join,
+    protocols_of,
+    rebalance_timeout_of,
+)
+from kafkastore.server.groups.group_error import MAX_MEMBERS
 
 NO_GENERATION = -1
 SESSION_TIMEOUTS = range(1, 1_800_001)
@@ -36,32 +45,6 @@ class ClassicState(StrEnum):
 
 
 @dataclass(eq=False)
-class ClassicMember:
-    """A member; `joining` and `syncing` are its requests that wait for the others."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...] = ()
-    assignment: bytes = b""
-    joining: asyncio.Future[Values] | None = None
-    syncing: asyncio.Future[Values] | None = None
-    timer: asyncio.TimerHandle | None = None
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """Return its subscription for a protocol."""
-        return dict(self.protocols).get(protocol or "", b"")
-
-
-def error_to_join(error: ErrorCode, member_id: str = "") -> Values:
-    """Return a response to JoinGroup that refuses."""
-    return {"error_code": error, "member_id": member_id, "protocol_name": ""}
-
-
-@dataclass(eq=False)
 class ClassicGroup:
     """The members of a group and their state."""
 
@@ -74,15 +57,26 @@ class ClassicGroup:
     members: dict[str, ClassicMember] = field(default_factory=dict)
     by_instance: dict[str, str] = field(default_factory=dict)
     pending: dict[str, asyncio.TimerHandle] = field(default_factory=dict)
+    unsynced: set[str] = field(default_factory=set)
     _timer: asyncio.TimerHandle | None = None
+    _sync_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes its members sent that it keeps."""
+        return sum(
+            len(each.assignment) + sum(len(metadata) for _, metadata in each.protocols)
+            for each in self.members.values()
+        )
 
     # Joining
 
     async def join(self, request: Values, version: int, client_id: str, host: str) -> Values:
         """Answer JoinGroup: at once with an error, or when all members have joined."""
         member_id, instance_id = request["member_id"], request["group_instance_id"]
-        if request["session_timeout_ms"] not in SESSION_TIMEOUTS:
-            return error_to_join(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
+        is_new = member_id not in self.members and member_id not in self.pending
+        if is_new and len(self.members) + len(self.pending) >= MAX_MEMBERS:
+            return error_to_join(ErrorCode.GROUP_MAX_SIZE_REACHED)
         if not self._supports(request):
             return error_to_join(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         if not member_id:
@@ -99,7 +93,7 @@ class ClassicGroup:
         if error := self.check_member(member_id, instance_id):
             return error_to_join(error, member_id)
         member = self.members[member_id]
-        is_same = member.protocols == _protocols(request)
+        is_same = member.protocols == protocols_of(request)
         is_settled = self.state is ClassicState.COMPLETING_REBALANCE or (
             self.state is ClassicState.STABLE and member_id != self.leader
         )
@@ -113,7 +107,7 @@ class ClassicGroup:
             return False
         if not self.members:
             return True
-        names = {name for name, _ in _protocols(request)}
+        names = {name for name, _ in protocols_of(request)}
         return request["protocol_type"] == self.protocol_type and any(
             all(name in dict(each.protocols) for each in self.members.values()) for name in names
         )
@@ -130,7 +124,7 @@ class ClassicGroup:
 
     def _expect(self, member_id: str, session_timeout_ms: int) -> None:
         """Keep an id for a member that is to join with it."""
-        self.pending[member_id] = _later(session_timeout_ms, self._forget_pending, member_id)
+        self.pending[member_id] = call_later(session_timeout_ms, self._forget_pending, member_id)
 
     def _forget_pending(self, member_id: str) -> None:
         self.pending.pop(member_id, None)
@@ -151,22 +145,23 @@ class ClassicGroup:
     ) -> Values:
         """Let a static member that started again take its old place."""
         old = self.members.pop(self.by_instance[instance_id])
-        _answer(old.joining, error_to_join(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
-        _answer(old.syncing, {"error_code": ErrorCode.FENCED_INSTANCE_ID})
-        _cancel(old.timer)
+        answer(old.joining, error_to_join(ErrorCode.FENCED_INSTANCE_ID, old.member_id))
+        answer(old.syncing, {"error_code": ErrorCode.FENCED_INSTANCE_ID})
+        cancel(old.timer)
         was_leader = self.leader == old.member_id
         if was_leader:
             self.leader = member_id
         member = ClassicMember(
             member_id, instance_id, old.client_id, old.client_host,
-            request["session_timeout_ms"], _rebalance_timeout(request), old.protocols,
+            request["session_timeout_ms"], rebalance_timeout_of(request), old.protocols,
             old.assignment,
         )
         self.members[member_id] = member
         self.by_instance[instance_id] = member_id
-        is_same = old.metadata(self.protocol) == dict(_protocols(request)).get(self.protocol or "")
+        protocols = dict(protocols_of(request))
+        is_same = old.metadata(self.protocol) == protocols.get(self.protocol or "")
         if self.state is ClassicState.STABLE and is_same:
-            member.protocols = _protocols(request)
+            member.protocols = protocols_of(request)
             self.keep_alive(member)
             if was_leader and version < _FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
                 # The response names another leader, because it must not assign partitions again.
@@ -177,12 +172,12 @@ class ClassicGroup:
     async def _join(self, member: ClassicMember, request: Values) -> Values:
         """Note what a member supports, and wait until all have joined."""
         member.session_timeout_ms = request["session_timeout_ms"]
-        member.rebalance_timeout_ms = _rebalance_timeout(request)
-        member.protocols = _protocols(request)
-        _answer(member.joining, error_to_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        member.rebalance_timeout_ms = rebalance_timeout_of(request)
+        member.protocols = protocols_of(request)
+        answer(member.joining, error_to_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         joining: asyncio.Future[Values] = asyncio.get_running_loop().create_future()
         member.joining = joining
-        _cancel(member.timer)
+        cancel(member.timer)
         self._prepare_rebalance()
         self._complete_if_all_joined()
         return await joining
@@ -192,15 +187,15 @@ class ClassicGroup:
         if self.state is ClassicState.PREPARING_REBALANCE:
             return
         self.state = ClassicState.PREPARING_REBALANCE
+        self._forget_unsynced()
         for member in self.members.values():
             member.assignment = b""
-            _answer(member.syncing, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS})
+            answer(member.syncing, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS})
             member.syncing = None
         self._schedule()
 
     def _schedule(self) -> None:
-        timeout = max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
-        self._timer = _later(timeout, self._complete)
+        self._timer = call_later(self._rebalance_timeout, self._complete)
 
     def _complete_if_all_joined(self) -> None:
         is_waiting = self.pending or any(each.joining is None for each in self.members.values())
@@ -209,7 +204,7 @@ class ClassicGroup:
 
     def _complete(self) -> None:
         """Begin a generation of the members that have joined."""
-        _cancel(self._timer)
+        cancel(self._timer)
         self._timer = None
         for member in list(self.members.values()):
             if member.joining is None and member.instance_id is None:
@@ -230,7 +225,24 @@ class ClassicGroup:
         for member in self.members.values():
             joining, member.joining = member.joining, None
             self.keep_alive(member)
-            _answer(joining, self._joined(member))
+            answer(joining, self._joined(member))
+        self.unsynced = set(self.members)
+        self._sync_timer = call_later(self._rebalance_timeout, self._expire_unsynced)
+
+    @property
+    def _rebalance_timeout(self) -> int:
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    def _forget_unsynced(self) -> None:
+        cancel(self._sync_timer)
+        self.unsynced, self._sync_timer = set(), None
+
+    def _expire_unsynced(self) -> None:
+        """Remove the members that joined, and did not ask for their assignment."""
+        for member_id in self.unsynced & self.members.keys():
+            self._drop(self.members[member_id])
+        self._prepare_rebalance()
+        self._complete_if_all_joined()
 
     def _chosen_protocol(self) -> str:
         """Return the protocol that most members prefer, of those that all support."""
@@ -281,12 +293,15 @@ class ClassicGroup:
             return {"error_code": error}
         member = self.members[request["member_id"]]
         self.keep_alive(member)
+        self.unsynced.discard(member.member_id)
+        if not self.unsynced:
+            self._forget_unsynced()
         if self.state is ClassicState.STABLE:
             return self._synced(member)
         if member.member_id != self.leader:
-            _answer(member.syncing, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS})
+            answer(member.syncing, {"error_code": ErrorCode.REBALANCE_IN_PROGRESS})
             member.syncing = asyncio.get_running_loop().create_future()
-            _cancel(member.timer)
+            cancel(member.timer)
             return await member.syncing
         assigned = {each["member_id"]: each["assignment"] for each in request["assignments"]}
         self.state = ClassicState.STABLE
@@ -294,7 +309,7 @@ class ClassicGroup:
             each.assignment = assigned.get(each.member_id, b"")
             syncing, each.syncing = each.syncing, None
             self.keep_alive(each)
-            _answer(syncing, self._synced(each))
+            answer(syncing, self._synced(each))
         return self._synced(member)
 
     def _synced(self, member: ClassicMember) -> Values:
@@ -325,8 +340,8 @@ class ClassicGroup:
 
     def keep_alive(self, member: ClassicMember) -> None:
         """Expect the member's next request within its session timeout."""
-        _cancel(member.timer)
-        member.timer = _later(member.session_timeout_ms, self._expire, member)
+        cancel(member.timer)
+        member.timer = call_later(member.session_timeout_ms, self._expire, member)
 
     def _expire(self, member: ClassicMember) -> None:
         if self.members.get(member.member_id) is member and member.joining is None:
@@ -354,42 +369,18 @@ class ClassicGroup:
 
     def _drop(self, member: ClassicMember) -> None:
         del self.members[member.member_id]
+        self.unsynced.discard(member.member_id)
         if member.instance_id is not None:
             self.by_instance.pop(member.instance_id, None)
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
-        _cancel(member.timer)
-        _answer(member.joining, error_to_join(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
-        _answer(member.syncing, {"error_code": ErrorCode.UNKNOWN_MEMBER_ID})
+        cancel(member.timer)
+        answer(member.joining, error_to_join(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+        answer(member.syncing, {"error_code": ErrorCode.UNKNOWN_MEMBER_ID})
 
     def close(self) -> None:
         """End all timers."""
-        for timer in (self._timer, *self.pending.values()):
-            _cancel(timer)
+        for timer in (self._timer, self._sync_timer, *self.pending.values()):
+            cancel(timer)
         for member in self.members.values():
-            _cancel(member.timer)
-
-
-def _protocols(request: Values) -> tuple[tuple[str, bytes], ...]:
-    return tuple((each["name"], each["metadata"]) for each in request["protocols"])
-
-
-def _rebalance_timeout(request: Values) -> int:
-    """Return the rebalance timeout; version 0 has only the session's."""
-    timeout: int = request["rebalance_timeout_ms"]
-    return request["session_timeout_ms"] if timeout < 0 else timeout
-
-
-def _later(milliseconds: int, function: Callable[..., None], *args: object) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(milliseconds / 1000, function, *args)
-
-
-def _cancel(timer: asyncio.TimerHandle | None) -> None:
-    if timer is not None:
-        timer.cancel()
-
-
-def _answer(waiting: asyncio.Future[Values] | None, answer: Values) -> None:
-    """Answer a request that waits, if there is one."""
-    if waiting is not None and not waiting.done():
-        waiting.set_result(answer)
+            cancel(member.timer)

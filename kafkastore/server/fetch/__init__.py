@@ -1,0 +1,1 @@
+"""Parts of Fetch: sessions, batches, transactions, and waiting for more."""

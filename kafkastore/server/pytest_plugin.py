@@ -1,0 +1,25 @@
+"""A pytest fixture: directories as Kafka clusters; see ``docs/serve.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from kafkastore.server.serving import ServedCluster, serve
+from kafkastore.store.log_store import Paths
+
+
+@pytest.fixture
+def serve_kafka() -> Iterator[Callable[..., ServedCluster]]:
+    """Return a function that serves directories until the test ends.
+
+    It takes the arguments of `kafkastore.server.serve`, and may be called several times.
+    """
+    with ExitStack() as stack:
+        def start(path: Paths, *arguments: Any, **options: Any) -> ServedCluster:
+            return stack.enter_context(serve(path, *arguments, **options))
+
+        yield start
