@@ -9,6 +9,7 @@ that is faster, and of a remote store's local file the bytes may be released bef
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, SegmentGoneError
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.records.batch_header import RECORD_BATCH_FIELDS
 from kafkastore.log.damage import CorruptionHandler, SkippedBytes
@@ -120,6 +121,9 @@ def find_batches(
         with _reused_memory() as memory:
             search = _Search(segment, log, offset, end_offset, room, damage, as_v2, memory)
             found = search.find()
+        if found is None and os.fstat(log.descriptor).st_size < log.size:
+            # It was truncated while it was read: what the next segment has is not next.
+            raise SegmentGoneError(segment.log_path)
     except BaseException:
         log.close()
         raise
