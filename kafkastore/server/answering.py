@@ -38,8 +38,8 @@ class Asked(NamedTuple):
     @property
     def deadline(self) -> float:
         """Until when a client waits for records."""
-        wait_ms: int = max(self.request["max_wait_ms"], 0)
-        return self.arrived + wait_ms / 1000
+        wait_ms: int = self.request["max_wait_ms"]
+        return self.arrived + max(wait_ms, 0) / 1000
 
 
 class Waiting(NamedTuple):

@@ -12,9 +12,10 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from kafkastore.formats.messages.message_codec import Elsewhere
@@ -23,16 +24,17 @@ from kafkastore.server.served_log import FileRange
 #: As a broker's ``socket.send.buffer.bytes``. What is sent then is still in the core's cache when a
 #: client of this machine reads it; to others, the system chooses what the network needs.
 SEND_BUFFER_BYTES = 100 * 1024
-#: A client that takes less in this time is slow, s.
-_PATIENCE_SECONDS = 1
+#: A client that takes less than a third of its buffer in this time is slow, ms.
+_PATIENCE_MS = 250
+#: A thread looks at the clock after each piece, and gives up a client after some seconds.
+_PIECE_BYTES = 1024 * 1024
+_MOST_SECONDS = 1
 #: How long a thread waits for the next request of a client, ms, and how many threads do.
 _STAY_MS = 100
 _STAYING = threading.BoundedSemaphore(32)
 #: Larger requests are for the loop.
 _LARGEST_REQUEST = 64 * 1024
 _SIZE_BYTES = 4
-#: Between two looks at the clock.
-_PIECE_BYTES = 256 * 1024
 _TIMEVAL = struct.Struct("@ll")
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
@@ -51,8 +53,10 @@ def set_options(sock: socket.socket, host: str) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # Only threads let their system calls wait.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(_PATIENCE_SECONDS, 0))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(0, _STAY_MS * 1000))
+    for option, milliseconds in (
+        (socket.SO_SNDTIMEO, _PATIENCE_MS), (socket.SO_RCVTIMEO, _STAY_MS)
+    ):
+        sock.setsockopt(socket.SOL_SOCKET, option, _TIMEVAL.pack(0, milliseconds * 1000))
     if host.startswith(_LOOPBACK):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
@@ -114,19 +118,20 @@ class DirectSender:
         self._reader, self._transport = reader, writer.transport
         self._socket: socket.socket = writer.get_extra_info("socket")
         self._is_plain = writer.get_extra_info("sslcontext") is None
-        self._has_socket = False
+        self._waiting: socket.socket | None = None
         self._received = b""
 
     async def run(self, threads: Executor, answer: Callable[[], AnswerT]) -> AnswerT:
         """Run in a thread what may `send` and receive the `next_request`."""
         transport = self._transport
-        self._has_socket = (
+        has_socket = (
             self._is_plain
             and transport.is_reading()    # type: ignore[attr-defined]
             and not transport.get_write_buffer_size()
         )
-        if self._has_socket:
+        if has_socket:
             transport.pause_reading()    # type: ignore[attr-defined]
+            answer = partial(self._run_with_socket, answer)
         running = asyncio.get_running_loop().run_in_executor(threads, answer)
         try:
             return await asyncio.shield(running)
@@ -136,20 +141,30 @@ class DirectSender:
             await asyncio.wait([running])
             raise
         finally:
-            if self._has_socket:
-                self._has_socket = False
+            if has_socket:
                 received, self._received = self._received, b""
                 self._reader.feed_data(received)
                 if not transport.is_closing():
                     transport.resume_reading()    # type: ignore[attr-defined]
 
+    def _run_with_socket(self, answer: Callable[[], AnswerT]) -> AnswerT:
+        """Run what sends, while the calls of the socket wait."""
+        descriptor = self._socket.fileno()
+        self._waiting = sock = socket.socket(fileno=descriptor)
+        try:
+            sock.setblocking(True)
+            return answer()
+        finally:
+            self._waiting = None
+            os.set_blocking(descriptor, False)
+            sock.detach()
+
     def send(self, parts: Parts) -> Parts:
         """Send in system calls that wait; return what a slow client leaves."""
-        if not self._has_socket:
+        if self._waiting is None:
             return parts
         try:
-            with _waiting(self._socket.fileno()) as sock:
-                left = _send_waiting(sock, parts)
+            left = _send_waiting(self._waiting, parts)
         except BaseException:
             close_files(parts)
             raise
@@ -158,57 +173,26 @@ class DirectSender:
 
     def next_request(self) -> bytes | None:
         """Return the next request, without its size; None if it does not come at once."""
-        if not (self._has_socket and self._reader.is_empty) or not _STAYING.acquire(False):
+        sock = self._waiting
+        if sock is None or not self._reader.is_empty or not _STAYING.acquire(False):
             return None
         try:
-            with _waiting(self._socket.fileno()) as sock:
-                received = _receive(sock, b"", _SIZE_BYTES)
-                size = int.from_bytes(received, "big", signed=True)
-                if len(received) < _SIZE_BYTES or not 0 <= size <= _LARGEST_REQUEST:
-                    self._received = received
-                    return None
-                received = _receive(sock, received, _SIZE_BYTES + size)
-        except ConnectionError:    # the loop finds it too
+            self._received = received = sock.recv(_SIZE_BYTES + _LARGEST_REQUEST)
+        except (BlockingIOError, ConnectionError):    # the loop finds what is wrong, too
             return None
         finally:
             _STAYING.release()
-        self._received = received
-        return received[_SIZE_BYTES:] if len(received) == _SIZE_BYTES + size else None
+        size = int.from_bytes(received[:_SIZE_BYTES], "big", signed=True)
+        is_one = len(received) >= _SIZE_BYTES and len(received) == _SIZE_BYTES + size
+        return received[_SIZE_BYTES:] if is_one else None
 
     def take_request(self) -> None:
         """Answer the `next_request` here; else the loop does."""
         self._received = b""
 
 
-@contextmanager
-def _waiting(descriptor: int) -> Iterator[socket.socket]:
-    """Let the system calls of a socket wait, up to the times in its options."""
-    sock = socket.socket(fileno=descriptor)
-    try:
-        sock.setblocking(True)
-        yield sock
-    finally:
-        os.set_blocking(descriptor, False)
-        sock.detach()
-
-
-def _receive(sock: socket.socket, received: bytes, size: int) -> bytes:
-    """Receive up to a size; less if the client does not send it at once."""
-    # One that sends a byte at a time keeps no thread.
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while len(received) < size and time.monotonic() < deadline:
-        try:
-            more = sock.recv(size - len(received))
-        except BlockingIOError:
-            break
-        if not more:
-            break
-        received += more
-    return received
-
-
 def _send_waiting(sock: socket.socket, parts: Parts) -> Parts:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _MOST_SECONDS
     for number, part in enumerate(parts):
         is_last = number == len(parts) - 1
         if isinstance(part, bytes):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.errors import CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.formats.state.checkpoints import EpochStart
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
@@ -25,6 +28,7 @@ from kafkastore.store.partition_log import PartitionLog
 FIRST_EPOCH = 0
 #: A response with this share of its room filled is not worth another read.
 _FULL = 15 / 16
+_free_memory: deque[bytearray] = deque(maxlen=8)
 
 
 class FileRange(Elsewhere):
@@ -140,10 +144,37 @@ class ServedLog:
         ]
 
 
+@contextmanager
+def _reused_memory() -> Iterator[Callable[[int], memoryview]]:
+    """Lend memory for a read; each thread's own would stay with it."""
+    try:
+        memory = _free_memory.pop()
+    except IndexError:
+        memory = bytearray(LARGEST_READ)
+
+    def room(size: int) -> memoryview:
+        return memoryview(memory)[:size] if size <= LARGEST_READ else memoryview(bytearray(size))
+
+    yield room
+    _free_memory.append(memory)
+
+
 def _batches_of(
     segment: LogSegment, offset: int, end_offset: int, max_bytes: int, at_least_one: bool
 ) -> FileRange | None:
     """Find batches of a segment: None if all end before, size 0 without room."""
+    with _reused_memory() as room:
+        return _find_batches(segment, offset, end_offset, max_bytes, at_least_one, room)
+
+
+def _find_batches(
+    segment: LogSegment,
+    offset: int,
+    end_offset: int,
+    max_bytes: int,
+    at_least_one: bool,
+    room: Callable[[int], memoryview],
+) -> FileRange | None:
     log = segment.open_log()
     start = end = last = -1
     try:
@@ -152,9 +183,10 @@ def _batches_of(
         if known is not None:
             return FileRange(log, *known)
         position = segment.position_before(offset, log)
+        scanned = position
         first_read = min(max(max_bytes, SMALLEST_READ), LARGEST_READ)
-        for run in log.runs(position, verify_crc=True, first_read=first_read):
-            headers = run.headers
+        for run in log.runs(position, verify_crc=True, first_read=first_read, room=room):
+            headers, scanned = run.headers, run.end_position
             slot = 0
             if start < 0:
                 slot = int(np.searchsorted(headers["last_offset"], offset))
@@ -183,6 +215,9 @@ def _batches_of(
         raise
     if start < 0:
         log.close()
+        if scanned < log.size and not segment.is_active:
+            # It was truncated while it was read: what follows in the next one is not next.
+            raise SegmentGoneError(segment.log_path)
         return None
     found = VerifiedRange(start, end - start, last + 1)
     if found.size:
