@@ -34,6 +34,8 @@ from kafkastore.formats.primitives.crc import crc32c
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests import apis
 from kafkastore.formats.requests.apis import REQUESTS, ApiKey, RequestHeader, pack_request
+from kafkastore.segment.log_segment import LogSegment
+from kafkastore.server import serve
 from kafkastore.server.client import EndReason
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
@@ -384,3 +386,30 @@ def test_healthy_clients_are_served_under_faults_for_longer(tmp_path):
     half = len(memory) // 2
     assert max(memory[half:]) < max(memory[:half]) + 50 * 1024 * 1024
     print(dict(counts), f"largest memory {max(memory)} bytes")
+
+
+def test_a_segment_that_is_truncated_while_it_is_read_is_not_passed_over(tmp_path, monkeypatch):
+    monkeypatch.undo()    # the truncation happens in a thread of the server
+    with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
+        writer = log_dir.writer("t", 0, {"segment.bytes": 40_000, "index.interval.bytes": 1000})
+        for number in range(30):
+            writer.append_records([SimpleNamespace(timestamp=number, key=None, value=bytes(5000))])
+    first, following, *_ = sorted((tmp_path / "logs" / "t-0").glob("*.log"))
+    find, truncated = LogSegment.position_before, []
+
+    def truncating(segment, offset, log):
+        position = find(segment, offset, log)
+        if segment.base_offset == 0 and not truncated:
+            truncated.append(position)
+            os.truncate(first, position - 1)
+        return position
+
+    last = int(following.stem) - 1
+    with serve(tmp_path / "logs") as served, ProtocolClient(served.bootstrap_servers) as client:
+        assert client.fetch(11, {("t", 0): last})["t", 0]["records"]
+        os.utime(first)    # what is known of it is read again
+        monkeypatch.setattr(LogSegment, "position_before", truncating)
+        (row,) = client.fetch(11, {("t", 0): last}).values()
+        assert truncated[0] > 0
+        assert row["error_code"] != ErrorCode.NONE
+        assert row["records"] == b""
