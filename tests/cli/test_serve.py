@@ -96,10 +96,12 @@ def test_corrupt_bytes_are_noted_once_and_old_messages_become_record_batches(
         with serving(root, *FREE, *words) as (process, line):
             with ProtocolClient(line.split()[-1]) as client:
                 bounds = [
-                    client.ask(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=isolation, topics=({
-                        "name": "t",
-                        "partitions": ({"partition_index": 0, "timestamp": timestamp},),
-                    },))["topics"][0]["partitions"][0]["offset"]
+                    client.ask(
+                        ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=isolation,
+                        topics=({"name": "t", "partitions": (
+                            {"partition_index": 0, "timestamp": timestamp},
+                        )},),
+                    )["topics"][0]["partitions"][0]["offset"]
                     for isolation in (0, 1) for timestamp in (-2, -1)
                 ]
                 # Without --on-corrupt skip, nobody knows whether a transaction is open at the end.

@@ -74,6 +74,19 @@ def end_of_epoch(client, topic, number, epoch, leader_epoch):
 
 
 def leader_epochs(client):
+    """Return the leader epochs that a client has after the errors for older ones."""
+    for (topic, number), epoch in described_epochs(client).items():
+        answer = client.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, topics=({
+            "topic": topic, "partitions": ({
+                "partition": number, "current_leader_epoch": epoch, "leader_epoch": epoch,
+            },),
+        },))
+        error = answer["topics"][0]["partitions"][0]["error_code"]
+        assert error in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH)
+    return described_epochs(client)
+
+
+def described_epochs(client):
     """Return the leader epochs in the metadata, by topic and partition."""
     answer = client.ask(ApiKey.METADATA, 9, topics=None)
     return {

@@ -536,13 +536,13 @@ def test_a_partition_that_is_deleted_or_damaged_holds_up_no_other(golden, asking
     logs = writable_copy(golden("4.3.1", "leader-epochs", "answers").logs)
     client = asking(logs)
     (logs / "epochs-0" / "leader-epoch-checkpoint").write_text("no checkpoint")
+    rows = client.fetch(12, {("epochs", 0): 0, ("epochs", 1): 0})
+    assert all(row["records"] for row in rows.values())
     answer = client.ask(ApiKey.METADATA, 9, topics=({"name": "epochs"},))
     epochs = {
         row["partition_index"]: row["leader_epoch"] for row in answer["topics"][0]["partitions"]
     }
     assert epochs[0] == epochs[1] > 0, "the last batch has an epoch"
-    rows = client.fetch(12, {("epochs", 0): 0, ("epochs", 1): 0})
-    assert all(row["records"] for row in rows.values())
     shutil.rmtree(logs / "epochs-0")
     rows = client.fetch(12, {("epochs", 0): 0, ("epochs", 1): 0})
     assert rows["epochs", 0]["error_code"] != ErrorCode.NONE
