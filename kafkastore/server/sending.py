@@ -148,7 +148,7 @@ class DirectSender:
                     transport.resume_reading()    # type: ignore[attr-defined]
 
     def _run_with_socket(self, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Run what sends while system calls wait, up to the times in the socket's options."""
+        """Run what sends while system calls wait, as long as the socket's options say."""
         descriptor = self._socket.fileno()
         self._waiting = sock = socket.socket(fileno=descriptor)
         try:

@@ -88,7 +88,7 @@ class ResponseRoom(NamedTuple):
 
 @contextmanager
 def _reused_memory() -> Iterator[Callable[[int], memoryview]]:
-    """Lend memory for one read at a time; each thread's own would stay with its threads."""
+    """Lend memory for one read at a time: a thread's own would stay with it."""
     try:
         memory = _free_memory.pop()
     except IndexError:
