@@ -320,6 +320,13 @@ def _naming(address: Address) -> Iterator[None]:
         raise OSError(error.errno, os.strerror(error.errno or 0), str(address)) from error
 
 
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what no connection caught."""
+    # asyncio gives a connection that is reset while it sends a file its end twice.
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
+
+
 class _LoopThread(threading.Thread):
     """An event loop with the connections, in a thread."""
 
@@ -338,6 +345,7 @@ class _LoopThread(threading.Thread):
 
     def run(self) -> None:
         asyncio.set_event_loop(self._loop)
+        self._loop.set_exception_handler(_report)
         try:
             self._loop.run_until_complete(self.connections.listen(self._sock, self._tls))
             self._ready.set()
