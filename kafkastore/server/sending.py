@@ -99,6 +99,11 @@ async def _send_in_loop(writer: asyncio.StreamWriter, part: FileRange) -> None:
 class RequestReader(asyncio.StreamReader):
     """The requests of a client; a thread may read on while the event loop does not."""
 
+    def give_back(self, received: bytes) -> None:
+        """Take what a thread has received and not answered, unless the client has left."""
+        if not self._eof:    # type: ignore[attr-defined]
+            self.feed_data(received)
+
     @property
     def is_empty(self) -> bool:
         """Whether all that was received has been read."""
@@ -143,7 +148,7 @@ class DirectSender:
         finally:
             if has_socket:
                 received, self._received = self._received, b""
-                self._reader.feed_data(received)
+                self._reader.give_back(received)
                 if not transport.is_closing():
                     transport.resume_reading()    # type: ignore[attr-defined]
 

