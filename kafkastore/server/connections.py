@@ -62,7 +62,7 @@ class Connections:
     ) -> None:
         self._node, self._limits, self._metrics = node, limits, metrics
         self._sock: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+        self._tls: ssl.SSLContext | None = None
         self._clients: dict[asyncio.Task[None], Client] = {}
         self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS)
         self._is_draining = False
@@ -80,8 +80,13 @@ class Connections:
         """Accept clients from a bound socket."""
         sock.setblocking(False)
         sock.listen(_BACKLOG)
-        self._sock = sock
-        self._accepting = asyncio.create_task(self._accept_clients(sock, tls))
+        self._sock, self._tls = sock, tls
+        self._accept()
+
+    def _accept(self) -> None:
+        """Accept clients from now on."""
+        if self._sock is not None:
+            asyncio.get_running_loop().add_reader(self._sock, self._accept_waiting)
 
     async def drain(self) -> None:
         """Stop accepting clients; wait for the responses under way, for a limited time."""
@@ -104,30 +109,35 @@ class Connections:
         await self._node.close()
 
     def _stop_accepting(self) -> None:
-        if self._accepting is not None:
-            self._accepting.cancel()
         if self._sock is not None:
+            asyncio.get_running_loop().remove_reader(self._sock)
             self._sock.close()
+            self._sock = None
 
-    async def _accept_clients(self, sock: socket.socket, tls: ssl.SSLContext | None) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, (host, port, *_) = await loop.sock_accept(sock)
-            except ConnectionError:    # the client is gone already
-                continue
-            except OSError as error:    # no more files or memory: others may end and free some
-                CONNECTION_LOG.info("can't accept clients: %s", error)
-                await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
-                continue
-            client = self._node.client(host, port)
-            if len(self._clients) >= self._most_clients:
-                accepted.close()
-                self._ended(client, EndReason.TOO_MANY_CONNECTIONS)
-                continue
-            task = asyncio.create_task(self._serve_client(accepted, tls, client))
-            self._clients[task] = client
-            task.add_done_callback(self._clients.pop)
+    def _accept_waiting(self) -> None:
+        """Accept the client that is there."""
+        assert self._sock is not None
+        try:
+            accepted, (host, port, *_) = self._sock.accept()
+        except (BlockingIOError, ConnectionError):    # the client is gone already
+            return
+        except OSError as error:    # no more files or memory: others may end and free some
+            CONNECTION_LOG.info("can't accept clients: %s", error)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._sock)
+            loop.call_later(_ACCEPT_AGAIN_SECONDS, self._accept)
+            return
+        client = self._node.client(host, port)
+        if len(self._clients) >= self._most_clients:
+            accepted.close()
+            self._ended(client, EndReason.TOO_MANY_CONNECTIONS)
+            return
+        accepted.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._serve_client(accepted, client))
+        self._clients[task] = client
+        task.add_done_callback(self._clients.pop)
+        # Also of a task that was cancelled before it began.
+        task.add_done_callback(lambda _: accepted.close())
 
     def _ended(self, client: Client, reason: EndReason, detail: str = "") -> None:
         """Report a client that has gone."""
@@ -138,9 +148,7 @@ class Connections:
         if self._metrics is not None:
             self._metrics.connection_ended(reason)
 
-    async def _serve_client(
-        self, accepted: socket.socket, tls: ssl.SSLContext | None, client: Client
-    ) -> None:
+    async def _serve_client(self, accepted: socket.socket, client: Client) -> None:
         CONNECTION_LOG.info("%s connected", client.address)
         detail = ""
         writer: asyncio.StreamWriter | None = None
@@ -148,7 +156,7 @@ class Connections:
             deadline = asyncio.get_running_loop().time() + self._limits.first_request
             with _ending(EndReason.NO_FIRST_REQUEST):
                 set_options(accepted, client.host)
-                reader, writer = await _open(accepted, tls, deadline)
+                reader, writer = await _open(accepted, self._tls, deadline)
             client.sender = DirectSender(reader, writer)
             client.has_left = partial(_has_left, reader, writer)
             await self._serve(reader, writer, client, deadline)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,13 +13,15 @@ from kafkastore.store.log_store import Paths
 
 
 @pytest.fixture
-def serve_kafka() -> Iterator[Callable[..., ServedCluster]]:
-    """Return a function that serves directories until the test ends.
+def serve_kafka(request: pytest.FixtureRequest) -> Callable[..., ServedCluster]:
+    """Return a function that serves directories until the test ends, as `kafkastore.server.serve`.
 
-    It takes the arguments of `kafkastore.server.serve`, and may be called several times.
+    It takes the same arguments, and may be called several times.
     """
-    with ExitStack() as stack:
-        def start(path: Paths, *arguments: Any, **options: Any) -> ServedCluster:
-            return stack.enter_context(serve(path, *arguments, **options))
+    stack = ExitStack()
+    request.addfinalizer(stack.close)  # noqa: PT021  (a generator may be dropped)
 
-        yield start
+    def start(path: Paths, *arguments: Any, **options: Any) -> ServedCluster:
+        return stack.enter_context(serve(path, *arguments, **options))
+
+    return start
