@@ -14,9 +14,9 @@ from kafkastore.store.log_store import Paths
 
 @pytest.fixture
 def serve_kafka(request: pytest.FixtureRequest) -> Callable[..., ServedCluster]:
-    """Return a function that serves directories until the test ends, as `kafkastore.server.serve`.
+    """Return a function that serves directories until the test ends.
 
-    It takes the same arguments, and may be called several times.
+    It takes the arguments of `kafkastore.server.serve`, and may be called several times.
     """
     stack = ExitStack()
     request.addfinalizer(stack.close)  # noqa: PT021  (a generator may be dropped)
