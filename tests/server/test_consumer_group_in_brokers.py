@@ -27,7 +27,9 @@ NAMES, STATIC_NAMES = "abcdefg", "hijklmno"
 SETTINGS = {
     "group.consumer.assignment.interval.ms": 0, "group.consumer.migration.policy": "disabled",
 }
-PARTITIONS = {f"t{number}": 1 + number % 5 for number in range(30)}
+PARTITIONS = {f"t{number}": 1 + number % 5 for number in range(30)} | {
+    f"other_{number}": 1 for number in range(40)    # some of so many ids are in the wanted order
+}
 STEPS = 150
 GROUPS = 4
 
