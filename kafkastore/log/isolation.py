@@ -97,20 +97,13 @@ def find_committed(
 def find_aborted(
     log: LogView, start_offset: int, end_offset: int, *, verify: bool = True
 ) -> AbortedBatches:
-    """Find the aborted batches in a range up to the last stable offset at most."""
-    return AbortedBatches(find_aborted_txns(log, start_offset, end_offset, verify=verify))
+    """Find the aborted batches in a range up to the last stable offset at most.
 
-
-def find_aborted_txns(
-    log: LogView, start_offset: int, end_offset: int, *, verify: bool = True
-) -> NDArray[np.void]:
-    """Find the aborted transactions (ABORTED_TXN) that overlap such a range.
-
-    Of one that begins before the range, the first offset is the first in it.
+    Of a transaction that begins before the range, the first offset is the first in it.
     """
     asked = _Replay(log, without_producers(), verify, False, CorruptionHandler())
     asked.read_decided(start_offset, end_offset, log.log_end_offset)
-    return asked.aborted_txns
+    return AbortedBatches(asked.aborted_txns)
 
 
 def first_undecided_offset(log: LogView, end_offset: int) -> int | None:

@@ -20,9 +20,10 @@ from kafkastore.formats.requests.apis import (
     parse_request_header,
 )
 from kafkastore.server.client import Client
+from kafkastore.server.fetch.batches import size_of
 from kafkastore.server.fetch.waiting import LogWatch
 from kafkastore.server.metrics import ServerMetrics
-from kafkastore.server.sending import DirectSender, Parts, size_of
+from kafkastore.server.sending import DirectSender, Parts
 from kafkastore.server.served_log import ServedLog
 
 #: A slow client holds one up for a moment, and so does one that may ask again at once.
@@ -86,7 +87,7 @@ class Answering:
         if self._metrics is not None:
             self._metrics.count_errors(header.api_key, response)
         parts = pack_response(header, response)
-        client.response_bytes = size_of(parts)
+        client.response_bytes = sum(map(size_of, parts))
         return parts
 
     def end_answer(self, client: Client) -> None:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TypeVar
 
 from kafkastore.formats.messages.message_codec import Elsewhere
-from kafkastore.server.fetch.batches import FileRange
+from kafkastore.server.fetch.batches import FileRange, close_files
 
 #: As a broker's ``socket.send.buffer.bytes``. What is sent then is still in the core's cache when a
 #: client of this machine reads it; to others, the system chooses what the network needs.
@@ -61,11 +61,6 @@ def set_options(sock: socket.socket, host: str) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
 
-def size_of(parts: Parts) -> int:
-    """Return the size of a response."""
-    return sum(len(part) if isinstance(part, bytes) else part.size for part in parts)
-
-
 async def send(writer: asyncio.StreamWriter, parts: Parts) -> None:
     """Send what is left of a response, and close its files."""
     try:
@@ -77,13 +72,6 @@ async def send(writer: asyncio.StreamWriter, parts: Parts) -> None:
         await writer.drain()
     finally:
         close_files(parts)
-
-
-def close_files(parts: Parts) -> None:
-    """Close the files of a response."""
-    for part in parts:
-        if isinstance(part, FileRange):
-            part.close()
 
 
 async def _send_in_loop(writer: asyncio.StreamWriter, part: FileRange) -> None:

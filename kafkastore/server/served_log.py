@@ -128,15 +128,15 @@ class ServedLog:
         """Return how a read handles corrupt bytes."""
         return CorruptionHandler(self._reading.on_corrupt, self.skipped)
 
-    def follow(self) -> None:
-        """Read the directory again if it has changed; keep what is still true."""
+    def follow(self) -> State | None:
+        """Read the directory again if it has changed; return its state before that."""
         state = self.state
         if state == self._followed:
-            return
+            return state
         with self._lock:    # a second thread must not read the log as it was
             before = self._followed
             if state == before:
-                return
+                return state
             if state is None or before is None or not self._has_only_grown(before):
                 self._transactions.forget()
             log_dir = self.log.log_dir
@@ -147,6 +147,7 @@ class ServedLog:
             self.log.refresh_files()
             self._followed = state
             self._tail = None
+        return state
 
     @property
     def state(self) -> State | None:

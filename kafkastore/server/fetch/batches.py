@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -54,6 +54,18 @@ class FileRange(Elsewhere):
         self.log.close()
 
 
+def size_of(records: bytes | Elsewhere) -> int:
+    """Return the size of a part of a response."""
+    return len(records) if isinstance(records, bytes) else records.size
+
+
+def close_files(parts: Iterable[bytes | Elsewhere | None]) -> None:
+    """Close the files of parts of a response."""
+    for part in parts:
+        if isinstance(part, FileRange):
+            part.close()
+
+
 class FoundBatches(NamedTuple):
     """Batches from a file or copied ones, and the offset after the last."""
 
@@ -63,13 +75,11 @@ class FoundBatches(NamedTuple):
     @property
     def size(self) -> int:
         """The bytes of the batches; 0 if there was no room for the first."""
-        records = self.records
-        return records.size if isinstance(records, FileRange) else len(records)
+        return size_of(self.records)
 
     def close(self) -> None:
         """Close the file of batches that are not sent."""
-        if isinstance(self.records, FileRange):
-            self.records.close()
+        close_files([self.records])
 
 
 class ResponseRoom(NamedTuple):

@@ -62,7 +62,7 @@ class Fetched(NamedTuple):
 
     def close(self) -> None:
         """Close the files of a response that is not sent."""
-        close_records(row for _, row in self.rows)
+        close_records(self.rows)
 
 
 class _Budget:
@@ -160,14 +160,13 @@ class Fetching:
                 if error:
                     row = _error_row(each, error)
                 else:
-                    logs.append((log, log.state))
-                    row = self._read(log, each, budget, is_committed=is_committed)
+                    row = self._read(log, each, budget, logs, is_committed=is_committed)
                 if row["error_code"] or "diverging_epoch" in row:
                     may_wait = False
                     self._complete_error(row, log, version)
                 rows.append((each, row))
         except BaseException:
-            close_records(row for _, row in rows)
+            close_records(rows)
             raise
         if unknown_ids is not unknown:
             rows += unknown_ids
@@ -216,10 +215,17 @@ class Fetching:
             }
 
     @staticmethod
-    def _read(log: ServedLog, wanted: Wanted, budget: _Budget, *, is_committed: bool) -> Values:
-        """Read one partition, and its bounds."""
+    def _read(
+        log: ServedLog,
+        wanted: Wanted,
+        budget: _Budget,
+        logs: list[tuple[ServedLog, State | None]],
+        *,
+        is_committed: bool,
+    ) -> Values:
+        """Read one partition, and its bounds; add its state before that to `logs`."""
         try:
-            log.follow()
+            logs.append((log, log.follow()))
             return _read(log, wanted, budget, is_committed=is_committed)
         except CorruptionError as error:
             log.report(error)

@@ -26,7 +26,7 @@ from kafkastore.arguments import INT32_MAX
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import UNKNOWN_EPOCH
-from kafkastore.server.fetch.batches import FileRange
+from kafkastore.server.fetch.batches import close_files, size_of
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 NO_SESSION = 0
@@ -65,17 +65,9 @@ Key = tuple[str | None, int]
 Row = tuple[Wanted, Values]
 
 
-def records_size(row: Values) -> int:
-    """Return the bytes of records in a row of a response."""
-    records = row["records"]
-    return records.size if isinstance(records, FileRange) else len(records or b"")
-
-
-def close_records(rows: Iterable[Values]) -> None:
+def close_records(rows: Iterable[Row]) -> None:
     """Close the files of rows that are not sent."""
-    for row in rows:
-        if isinstance(row["records"], FileRange):
-            row["records"].close()
+    close_files(row["records"] for _, row in rows)
 
 
 class FetchContext:
@@ -131,7 +123,7 @@ class _Incremental(FetchContext):
     def _respond(self, rows: Sequence[Row]) -> Values:
         session = self._session
         if session.epoch != self._epoch:    # another request of the session came meanwhile
-            close_records(row for _, row in rows)
+            close_records(rows)
             return _response((), session.session_id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         return _response(
             [(wanted, row) for wanted, row in rows if session.answer(wanted, row)],
@@ -184,7 +176,7 @@ class _Session:
         """Return whether a row is sent, and note what it says."""
         key = self.key(wanted)
         known = self.partitions[key]
-        has_records = records_size(row) > 0
+        has_records = size_of(row["records"] or b"") > 0
         start = row.get("log_start_offset", _UNKNOWN_OFFSET)
         is_sent = (
             has_records
@@ -255,7 +247,7 @@ class FetchSessions:
         if not session.partitions:
             self._remove(session_id)
             return FetchContext(wanted)
-        if self._partitions > self._limits.partitions:    # its client begins anew, without one
+        if self._partitions > self._limits.partitions:    # its client begins again, without one
             self._remove(session_id)
             return _Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         self._touch(session)

@@ -11,7 +11,7 @@ snapshot, and continues when the log grows.
 
 A stretch that begins elsewhere does not show where the transactions began that were open there.
 Their first offsets are those of the transaction index, if it agrees with the batches. If it does
-not, the stretch begins anew at the producer snapshot before it, or at the log's first batch.
+not, the stretch begins again at the producer snapshot before it, or at the log's first batch.
 
 Source: Kafka 2.4.0 ``Log.addAbortedTransactions``, ``ProducerStateManager``.
 """

@@ -89,7 +89,7 @@ class LogWatch(Generic[LogT]):
         heapq.heappush(self._due, (now + watched.pause, next(self._numbers), log))
 
     async def _look(self) -> None:
-        """Look at each log when its time has come, until nobody waits."""
+        """Look at each log when its time has come, until no client waits."""
         loop = asyncio.get_running_loop()
         while self._due:
             await asyncio.sleep(max(self._due[0][0] - loop.time(), SHORTEST_PAUSE))
