@@ -1,6 +1,7 @@
 """`kafkastore serve` as a process, and its wrong options."""
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -31,6 +32,7 @@ from kafkastore.server.client import DEFAULT_LIMITS, EndReason
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 FREE = ("--listen", "127.0.0.1:0")
+_LIBC = ctypes.CDLL(None)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +68,21 @@ def test_the_first_line_says_where_clients_connect_and_sigterm_is_its_end(logs: 
             assert client.has_ended()
         out, err = process.communicate(timeout=600)
         assert (process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux sends a signal to a thread")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_that_another_thread_receives_ends_it(
+    logs: Path, number: signal.Signals, code: int
+) -> None:
+    with serving(logs, *FREE, "--json") as (process, line):
+        with ProtocolClient(json.loads(line)["bootstrap_servers"]) as client:
+            assert client.topic_ids()
+        threads = {int(each.name) for each in Path(f"/proc/{process.pid}/task").iterdir()}
+        other = min(threads - {process.pid})
+        assert _LIBC.tgkill(process.pid, other, number) == 0
+        process.communicate(timeout=600)
+        assert process.returncode == code
 
 
 def test_ctrl_c_ends_it_as_every_command(logs: Path) -> None:

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from queue import SimpleQueue
+from typing import Self
 
 import click
 
@@ -114,12 +115,12 @@ def command(
     catalog = Catalog(lambda: call.select(*call.paths), call.metadata, reading)
     exit_code = call.problems.exit_code    # at the end, the directories may be gone
     _allow_open_files()
-    with _noted(), serve_catalog(
+    with _noted(), _Signals() as signals, serve_catalog(
         catalog,
         listen=listen, advertise=advertise, rules=rules, with_groups=not no_groups, tls=tls,
         users=users, metrics=metrics, limits=ClientLimits(max_connections), state_dir=state_dir,
     ) as served:
-        signals = _signals()
+        signals.receive()
         _warn_if_exposed(
             address, is_encrypted=tls is not None, has_users=users is not None
         )
@@ -212,24 +213,47 @@ class _OneLine(logging.Formatter):
         return escape_control_characters(super().format(record))
 
 
-Signals = SimpleQueue[int | None]
+_DRAINED = 0
 
 
-def _signals() -> Signals:
-    """Return a queue of the signals that arrive from now on."""
-    signals: Signals = SimpleQueue()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: signals.put(number))
-    return signals
+class _Signals:
+    """What the main thread waits for: signals, and what other threads put."""
+
+    # A wait for a lock or a queue would sleep on if another thread, or this one a moment before,
+    # received the signal. A byte in a pipe stays there.
+
+    def __enter__(self) -> Self:
+        self._arrived, self._sent = os.pipe()
+        os.set_blocking(self._sent, False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+        os.close(self._arrived)
+        os.close(self._sent)
+
+    def receive(self) -> None:
+        """Receive the signals that arrive from now on."""
+        signal.set_wakeup_fd(self._sent, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)
+
+    def put(self, number: int) -> None:
+        """Let `get` return a number."""
+        os.write(self._sent, bytes([number]))
+
+    def get(self) -> int:
+        """Wait for the next number; Ctrl-C raises `KeyboardInterrupt`, as in any command."""
+        return os.read(self._arrived, 1)[0]
 
 
-def _wait(served: ServedCluster, signals: Signals) -> None:
-    """Do what signals say, until SIGTERM; Ctrl-C interrupts this as any command."""
+def _wait(served: ServedCluster, signals: _Signals) -> None:
+    """Do what signals say, until SIGTERM."""
     while signals.get() == signal.SIGHUP:
         try:
             served.reload()
         except (KafkaStoreError, OSError) as error:
             print_note(f"not everything was read again: {error}")
-    served.drain().add_done_callback(lambda _: signals.put(None))
+    served.drain().add_done_callback(lambda _: signals.put(_DRAINED))
     while signals.get() == signal.SIGHUP:
         pass
