@@ -263,7 +263,7 @@ class LogView:
         first = self.segments[0].base_offset if self.segments else 0
         return max(self.log_start_offset, first)
 
-    @property
+    @cached_until_refresh
     def end_bound(self) -> LogBound:
         """The offset after the last readable batch; `error` says why reading ends there."""
         start = self.start_bound.offset

@@ -29,6 +29,7 @@ from kafkastore.segment.index_trust import (
     check_indexes,
     check_time_index,
 )
+from kafkastore.segment.kept_log import KeptLog
 from kafkastore.segment.log_file import SMALLEST_READ, LogFile, SegmentBounds
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import stat_regular
@@ -73,8 +74,8 @@ class LogSegment:
 
     Notes
     -----
-    Each call opens the files it needs and closes them again, so that a store of any size fits the
-    limit of open files. Indexes, sizes and summaries are cached: to see what a broker appended, use
+    Each call opens the files it needs and closes them again, but for `kept_log`, so that a store of
+    any size fits the limit of open files. Indexes, sizes and summaries are cached: to see what a broker appended, use
     a new object (`PartitionLog.refresh`). A method that opens a ``.log`` that was deleted in the
     meantime raises `SegmentGoneError`. Threads may share a segment: see ``docs/threads.md``.
 
@@ -170,6 +171,11 @@ class LogSegment:
     def open_log(self) -> LogFile:
         """Open the ``.log`` file at its place in the log; the caller closes it."""
         return _open_log(self.log_path, self._bounds)
+
+    @cached_property
+    def kept_log(self) -> KeptLog:
+        """The ``.log`` file at its place in the log, for those who read from it all the time."""
+        return KeptLog(partial(_open_log, self.log_path, self._bounds))
 
     def open_as_broker(self) -> LogFile:
         """Open the ``.log`` file as a broker does, without checking its place in the log.

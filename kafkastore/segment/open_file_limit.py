@@ -1,4 +1,4 @@
-"""Limit how many searches of the process keep their ``.log`` open.
+"""Limit how many objects of the process keep their ``.log`` open.
 
 The most recently used ones do. Opening a file costs about as much as a search in it, and a store
 may have more segments than a process may have open files.
@@ -15,32 +15,32 @@ MAX_OPEN_LOGS = 64
 MAX_SHARE_OF_OPEN_FILES = 1 / 8
 
 
-class OpenSearch(Protocol):
-    """The methods of `SegmentSearch` that this module uses."""
+class LogKeeper(Protocol):
+    """What keeps a log open."""
 
     def clear_used(self) -> bool:
-        """Return whether the search was used since the last call."""
+        """Return whether the log was used since the last call."""
 
     def close_log(self) -> None:
-        """Close the log, unless a search is using it."""
+        """Close the log as soon as nothing is using it."""
 
 
 #: Used without a lock, because a finalizer or a forked process might wait for it. Each thread
 #: removes the element that it looks at.
-_open: deque[ReferenceType[OpenSearch]] = deque()
+_open: deque[ReferenceType[LogKeeper]] = deque()
 
 
-def register(search: OpenSearch) -> None:
-    """Register a search that opened its log; close logs not used lately.
+def register(keeper: LogKeeper) -> None:
+    """Register an object that opened its log; close logs not used lately.
 
-    The search is not kept alive. A thread that still reads a closed log holds a reference to it,
+    The object is not kept alive. A thread that still reads a closed log holds a reference to it,
     and the file is closed when that reference goes.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MAX_OPEN_LOGS
     if limit != resource.RLIM_INFINITY:
         most = max(1, min(most, int(limit * MAX_SHARE_OF_OPEN_FILES)))
-    # A search that was used since its last turn keeps its log for one more turn.
+    # A log that was used since its last turn stays open for one more turn.
     for _ in range(2 * len(_open)):
         if len(_open) < most:
             break
@@ -55,7 +55,21 @@ def register(search: OpenSearch) -> None:
             _open.append(oldest)
         else:
             other.close_log()
-    _open.append(ref(search))
+    _open.append(ref(keeper))
+
+
+def close_unused_logs() -> None:
+    """Close the logs that were not used since the last call: each keeps the space of its file."""
+    for _ in range(len(_open)):
+        try:
+            reference = _open.popleft()
+        except IndexError:  # other threads have removed the rest
+            return
+        keeper = reference()
+        if keeper is not None and keeper.clear_used():
+            _open.append(reference)
+        elif keeper is not None:
+            keeper.close_log()
 
 
 def close_all_logs() -> bool:
@@ -63,10 +77,10 @@ def close_all_logs() -> bool:
     has_closed = False
     while _open:
         try:
-            search = _open.popleft()()
+            keeper = _open.popleft()()
         except IndexError:  # another thread has removed the rest
             break
-        if search is not None:
-            search.close_log()
+        if keeper is not None:
+            keeper.close_log()
             has_closed = True
     return has_closed

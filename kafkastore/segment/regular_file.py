@@ -53,7 +53,7 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 
 def _opened(path: str | PathLike[str]) -> int:
-    """Open a file; without free descriptors, first close the logs of idle searches."""
+    """Open a file; without free descriptors, first close the logs that are kept open."""
     try:
         return os.open(path, _FLAGS)
     except OSError as error:

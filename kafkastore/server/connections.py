@@ -16,6 +16,7 @@ from functools import partial
 
 from kafkastore.errors import CorruptionError, UnsupportedFormatError
 from kafkastore.formats.requests.apis import parse_request_header
+from kafkastore.segment.open_file_limit import close_unused_logs
 from kafkastore.server.authentication import AuthenticationError
 from kafkastore.server.client import Client, ClientLimits, EndReason
 from kafkastore.server.metrics import ServerMetrics
@@ -39,6 +40,8 @@ _SHARE_OF_OPEN_FILES = 3 / 4
 _ACCEPT_AGAIN_SECONDS = 0.2
 #: For the last bytes of a connection that ends, s.
 _CLOSE_SECONDS = 5
+#: Files stay open for once or twice this time after they were last read, s.
+CLOSE_UNUSED_EVERY: float = 5
 #: A line for each client that comes and goes.
 CONNECTION_LOG = logging.getLogger(__name__)
 
@@ -66,6 +69,7 @@ class Connections:
         self._clients: dict[asyncio.Task[None], Client] = {}
         self._large_requests = asyncio.Semaphore(_LARGE_REQUESTS)
         self._is_draining = False
+        self._closing: asyncio.Task[None] | None = None
         open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_clients = limits.connections
         if open_files != resource.RLIM_INFINITY:
@@ -82,6 +86,7 @@ class Connections:
         sock.listen(_BACKLOG)
         self._sock, self._tls = sock, tls
         self._accept()
+        self._closing = asyncio.create_task(_close_unused_logs())
 
     def _accept(self) -> None:
         """Accept clients from now on."""
@@ -103,6 +108,8 @@ class Connections:
         """Stop accepting clients, and end the connections."""
         self._stop_accepting()
         tasks = [*self._clients]
+        if self._closing is not None:
+            tasks.append(self._closing)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -257,6 +264,13 @@ async def _open(
     async with asyncio.timeout_at(deadline):
         transport, _ = await loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls)
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def _close_unused_logs() -> None:
+    """Close files that no client reads any more, which may be deleted meanwhile."""
+    while True:
+        await asyncio.sleep(CLOSE_UNUSED_EVERY)
+        close_unused_logs()
 
 
 def _has_left(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -23,7 +23,7 @@ from kafkastore.server.fetch.batches import FileRange, close_files
 
 #: As a broker's ``socket.send.buffer.bytes``. What is sent then is still in the core's cache when a
 #: client of this machine reads it; to others, the system chooses what the network needs.
-SEND_BUFFER_BYTES = 100 * 1024
+SEND_BUFFER_BYTES = 200 * 1024
 #: A client that takes less than a third of its buffer in this time is slow, ms.
 _PATIENCE_MS = 250
 #: A thread looks at the clock after each piece, and gives up a client after some seconds.

@@ -100,6 +100,11 @@ class ServedLog:
         skipped: list[SkippedBytes] | None = None,
     ) -> None:
         self.log = log
+        # Strings: each fetch looks at these files.
+        self._path = str(log.path)
+        self._checkpoint_path = None if log.log_dir is None else os.path.join(
+            log.log_dir.path, LOG_START_OFFSET_CHECKPOINT
+        )
         #: The leader epoch in the cluster's metadata, if that is known.
         self.known_epoch = leader_epoch
         self._reading = reading
@@ -154,15 +159,14 @@ class ServedLog:
         """Return what changes with the log; None if it can't be read."""
         log = self.log
         try:
-            directory = os.stat(log.path).st_mtime_ns
-            active = os.stat(log.segments[-1].log_path) if log.segments else None
+            directory = os.stat(self._path).st_mtime_ns
+            active = os.stat(str(log.segments[-1].log_path)) if log.segments else None
         except (OSError, KafkaStoreError):
             return None
         checkpoint = 0
-        if log.log_dir is not None:
+        if self._checkpoint_path is not None:
             try:
-                path = os.path.join(log.log_dir.path, LOG_START_OFFSET_CHECKPOINT)
-                checkpoint = os.stat(path).st_mtime_ns
+                checkpoint = os.stat(self._checkpoint_path).st_mtime_ns
             except OSError:
                 pass
         if active is None:

@@ -18,6 +18,7 @@ from kafkastore.errors import ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.lookup.rules import CORRECT, broker_rules
+from kafkastore.segment.open_file_limit import close_all_logs
 from kafkastore.server.authentication import read_users
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.client import DEFAULT_LIMITS, ClientLimits
@@ -250,6 +251,7 @@ def serve_catalog(
         )
         thread = _LoopThread(Connections(served_node, limits, counters), sock, context)
         thread.start()
+        stack.callback(close_all_logs)
         stack.callback(thread.end)
         metrics_at = None
         if scraped is not None and counters is not None:

@@ -20,7 +20,7 @@ from kafkastore.formats.requests.apis import (
     parse_response,
 )
 from kafkastore.segment.log_file import LogFile
-from kafkastore.server import serve
+from kafkastore.server import connections, serve
 from kafkastore.server.fetch import verified_ranges
 from kafkastore.server.fetch.verified_ranges import VerifiedRange, VerifiedRanges
 
@@ -94,7 +94,8 @@ def test_a_client_that_takes_nothing_does_not_hold_up_the_end(logs):
         assert open_files(logs) == []
 
 
-def test_a_client_that_leaves_in_the_middle_leaves_no_file_open(logs):
+def test_a_client_that_leaves_in_the_middle_leaves_no_file_open(logs, monkeypatch):
+    monkeypatch.setattr(connections, "CLOSE_UNUSED_EVERY", 0.2)
     with serve(logs) as served:
         for _ in range(5):
             with ProtocolClient(served.bootstrap_servers) as client:

@@ -19,7 +19,7 @@ class MessageTable:
     def __init__(self, text: str) -> None:
         self._text = text
         self._descriptions: Mapping[int, Description] | None = None
-        self._codecs: dict[tuple[int, int | None], StructCodec | None] = {}
+        self._codecs: dict[tuple[int, int | None], StructCodec] = {}
 
     @property
     def descriptions(self) -> Mapping[int, Description]:
@@ -44,11 +44,14 @@ class MessageTable:
         except KeyError:
             pass
         description = self.descriptions.get(number)
-        codec = None
-        if description is not None and version is None:
+        if description is None:
+            return None    # not kept: clients choose numbers and versions
+        if version is None:
             codec = StructCodec(description.key, 0, False)
-        elif description is not None and version in description.versions:
+        elif version in description.versions:
             codec = StructCodec(description.fields, version, version in description.flexible)
+        else:
+            return None
         return self._codecs.setdefault(wanted, codec)
 
     def known_codec(

@@ -123,10 +123,8 @@ def parse_request_header(frame: bytes) -> tuple[RequestHeader, int]:
     `frame` has no size field. The header of an unknown request counts as not flexible. Raises
     `CorruptionError` if a field is incomplete.
     """
-    fields, position = HEADERS.known_codec(_REQUEST, 1).parse(frame)
-    key, version = fields["request_api_key"], fields["request_api_version"]
-    if is_flexible(key, version):
-        fields, position = _request_header(key, version).parse(frame)
+    key, version = (int.from_bytes(frame[at : at + 2], "big", signed=True) for at in (0, 2))
+    fields, position = _request_header(key, version).parse(frame)
     return RequestHeader(key, version, fields["correlation_id"], fields["client_id"]), position
 
 
@@ -156,8 +154,8 @@ def parse_response_header(frame: bytes, request: RequestHeader) -> int:
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Return whether a version of a request is known to have tagged fields."""
-    description = REQUESTS.descriptions.get(api_key)
-    return description is not None and version in description.flexible
+    codec = REQUESTS.codec(api_key, version)
+    return codec is not None and codec.is_flexible
 
 
 def _request_header(api_key: int, version: int) -> StructCodec:

@@ -126,7 +126,7 @@ def find_batches(
     None if all of the segment end before the offset. A corrupt batch ends them; if it is the first,
     `damage` decides. With `as_v2`, old messages become record batches.
     """
-    log = segment.open_log()
+    log = segment.kept_log.copy()
     try:
         with _reused_memory() as memory:
             search = _Search(segment, log, offset, end_offset, room, damage, as_v2, memory)
