@@ -48,8 +48,8 @@ IDLE_CONNECTIONS = 1000
 TIMES, PARTITIONS = 1000, 50
 WIDE_TOPIC, WIDE_PARTITIONS = "wide", 900
 MOST_SECONDS = 120
-#: Else glibc returns a client's large blocks to the system and takes them again, or not, depending on
-#: a few bytes of their size: the same client takes twice the time then.
+#: Else glibc returns large blocks of a client to the system and takes them again, or not: few bytes
+#: of their size decide, and the same client takes twice the time.
 ENVIRONMENT = os.environ | {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_MMAP_THRESHOLD_": str(1 << 28)
 }

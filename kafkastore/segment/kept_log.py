@@ -8,9 +8,9 @@ from kafkastore.segment.log_file import LogFile
 
 
 class KeptLog:
-    """A ``.log`` file that stays open until it is not used for a while; threads may share it.
+    """A ``.log`` file that stays open between its uses; threads may share it.
 
-    `open_log` opens it, as often as needed.
+    `open_log` opens it, again when it was closed because it was not used for a while.
     """
 
     def __init__(self, open_log: Callable[[], LogFile]) -> None:

@@ -75,9 +75,10 @@ class LogSegment:
     Notes
     -----
     Each call opens the files it needs and closes them again, but for `kept_log`, so that a store of
-    any size fits the limit of open files. Indexes, sizes and summaries are cached: to see what a broker appended, use
-    a new object (`PartitionLog.refresh`). A method that opens a ``.log`` that was deleted in the
-    meantime raises `SegmentGoneError`. Threads may share a segment: see ``docs/threads.md``.
+    any size fits the limit of open files. Indexes, sizes and summaries are cached: to see what a
+    broker appended, use a new object (`PartitionLog.refresh`). A method that opens a ``.log`` that
+    was deleted in the meantime raises `SegmentGoneError`. Threads may share a segment: see
+    ``docs/threads.md``.
 
     Source: Kafka 2.4.0 ``LogSegment``.
     """
@@ -174,7 +175,7 @@ class LogSegment:
 
     @cached_property
     def kept_log(self) -> KeptLog:
-        """The ``.log`` file at its place in the log, for those who read from it all the time."""
+        """The ``.log`` file at its place in the log, which stays open for a while."""
         return KeptLog(partial(_open_log, self.log_path, self._bounds))
 
     def open_as_broker(self) -> LogFile:

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Protocol
 from weakref import ReferenceType, ref
 
-MAX_OPEN_LOGS = 64
+MAX_OPEN_LOGS = 1024
 #: Share of the process's limit of open files.
 MAX_SHARE_OF_OPEN_FILES = 1 / 8
 
@@ -59,7 +59,7 @@ def register(keeper: LogKeeper) -> None:
 
 
 def close_unused_logs() -> None:
-    """Close the logs that were not used since the last call: each keeps the space of its file."""
+    """Close the logs not used since the last call; a deleted one still takes space."""
     for _ in range(len(_open)):
         try:
             reference = _open.popleft()

@@ -39,6 +39,17 @@ class Asked(NamedTuple):
     request: Values
 
 
+#: Answers a request that is like the one before, from its frame without the size; or returns None.
+Repeat = Callable[[bytes], Parts | None]
+
+
+class Repeatable(NamedTuple):
+    """A response, and what answers requests like this one once it is packed."""
+
+    response: Values
+    begin_repeat: Callable[[Parts], Repeat]
+
+
 class Waiting(NamedTuple):
     """A request that waits for more in logs, each with its state before it was read.
 
@@ -47,7 +58,7 @@ class Waiting(NamedTuple):
 
     states: Sequence[tuple[ServedLog, object]]
     deadline: float
-    again: Callable[[bool], Values | Waiting]
+    again: Callable[[bool], Values | Repeatable | Waiting]
 
 
 class _Paused(NamedTuple):
@@ -97,7 +108,7 @@ class Answering:
             self._metrics.answered(client.api_key, client.response_bytes, seconds)
 
     async def run(
-        self, asked: Asked, answer: Callable[[], Values | Waiting], client: Client
+        self, asked: Asked, answer: Callable[[], Values | Repeatable | Waiting], client: Client
     ) -> Parts:
         """Answer a request in a thread; return what is left to send."""
         sender = client.sender
@@ -124,17 +135,30 @@ class Answering:
     def _answer_all(
         self,
         asked: Asked,
-        answer: Callable[[], Values | Waiting],
+        answer: Callable[[], Values | Repeatable | Waiting],
         client: Client,
         sender: DirectSender,
     ) -> Parts | _Paused:
         """Answer a request, and those that follow at once."""
         while True:
-            response = answer()
+            response, repeat = answer(), None
             if isinstance(response, Waiting):
                 return _Paused(asked, response)
-            left = sender.send(self.pack(asked.header, response, client))
-            following = None if left or self._is_waiting_over else sender.next_request()
+            if isinstance(response, Repeatable):
+                parts = self.pack(asked.header, response.response, client)
+                repeat = response.begin_repeat(parts)
+            else:
+                parts = self.pack(asked.header, response, client)
+            left, following = self._send(parts, sender)
+            while following is not None and repeat is not None:
+                repeated = repeat(following)
+                if repeated is None:
+                    break
+                sender.take_request()
+                self.end_answer(client)
+                client.begin_answer()
+                client.response_bytes = sum(map(size_of, repeated))
+                left, following = self._send(repeated, sender)
             parsed = None if following is None else _parse(following)
             handler = None if parsed is None else self._handlers.get(parsed.header.api_key)
             if parsed is None or not isinstance(handler, InThread):
@@ -145,6 +169,11 @@ class Answering:
             client.note(parsed.header)
             asked, answer = parsed, partial(handler.answer, parsed)
 
+    def _send(self, parts: Parts, sender: DirectSender) -> tuple[Parts, bytes | None]:
+        """Send a response; return what is left of it, or else what the client asks next."""
+        left = sender.send(parts)
+        return left, None if left or self._is_waiting_over else sender.next_request()
+
 
 class InThread:
     """A handler of requests, whose `answer` runs in a thread.
@@ -152,7 +181,9 @@ class InThread:
     The thread also answers what the client asks next, if that has such a handler.
     """
 
-    def __init__(self, answer: Callable[[Asked], Values | Waiting], answering: Answering) -> None:
+    def __init__(
+        self, answer: Callable[[Asked], Values | Repeatable | Waiting], answering: Answering
+    ) -> None:
         self.answer, self._answering = answer, answering
 
     async def __call__(self, request: Values, header: RequestHeader, client: Client) -> Parts:

@@ -15,6 +15,7 @@ from kafkastore.formats.state.checkpoints import encode_id
 from kafkastore.formats.state.file_names import (
     CLUSTER_METADATA_TOPIC,
     INTERNAL_TOPICS,
+    META_PROPERTIES,
     TopicPartition,
 )
 from kafkastore.log.partition_files import read_topic_id
@@ -73,6 +74,7 @@ class Catalog:
         #: The corrupt bytes that were skipped, of all partitions.
         self.skipped = SkippedPlaces()
         self._seen: tuple[int, ...] = ()
+        self._entries: frozenset[tuple[str, int]] = frozenset()
         self._lock = threading.Lock()
         self.topics: Mapping[str, ServedTopic] = {}
         self.topics_by_id: Mapping[str, ServedTopic] = {}
@@ -88,21 +90,31 @@ class Catalog:
             if seen != self._seen:
                 with self._lock:    # not all who ask for metadata list thousands of partitions
                     if seen != self._seen:
-                        self._list()
-                        self._seen = seen
+                        entries = self._entries_now()
+                        if entries != self._entries:
+                            self._list()
+                        self._seen, self._entries = seen, entries
 
     def list_again(self) -> None:
         """List the directories, whether or not a partition came or went.
 
         Raises what listing raises; what was known stays then.
         """
-        seen = self._look()
+        seen, entries = self._look(), self._entries_now()
         with self._lock:
             self._list()
-            self._seen = seen
+            self._seen, self._entries = seen, entries
 
     def _look(self) -> tuple[int, ...]:
         return tuple(os.stat(path).st_mtime_ns for path in self.store.paths)
+
+    def _entries_now(self) -> frozenset[tuple[str, int]]:
+        """Return what was listed; brokers replace the other files all the time."""
+        return frozenset(
+            (entry.name, entry.inode())
+            for path in self.store.paths for entry in os.scandir(path)
+            if entry.is_dir() or entry.name == META_PROPERTIES
+        )
 
     def _list(self) -> None:
         self.store, chosen = self._list_partitions()

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 from kafkastore.arguments import check_choice
@@ -165,10 +166,8 @@ class ServedLog:
             return None
         checkpoint = 0
         if self._checkpoint_path is not None:
-            try:
+            with suppress(OSError):
                 checkpoint = os.stat(self._checkpoint_path).st_mtime_ns
-            except OSError:
-                pass
         if active is None:
             return State(directory, checkpoint, 0, 0, 0)
         return State(directory, checkpoint, active.st_ino, active.st_size, active.st_mtime_ns)

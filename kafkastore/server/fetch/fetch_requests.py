@@ -21,9 +21,10 @@ from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED, UNKNOWN_EPOCH
-from kafkastore.server.answering import Asked, Waiting
+from kafkastore.server.answering import Asked, Repeat, Repeatable, Waiting
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.fetch.batches import SMALL_BYTES, FileRange, FoundBatches, ResponseRoom
+from kafkastore.server.fetch.repeated import AnsweredFetch, RepeatedFetch, is_repeatable
 from kafkastore.server.fetch.sessions import (
     FetchContext,
     FetchSessions,
@@ -33,6 +34,7 @@ from kafkastore.server.fetch.sessions import (
     is_from_follower,
 )
 from kafkastore.server.replica_lookup import epoch_error
+from kafkastore.server.sending import Parts
 from kafkastore.server.served_log import ServedLog, State
 
 #: Most bytes of records in one response, however many a client asks for.
@@ -102,22 +104,23 @@ class Fetching:
     def _sessions(self) -> FetchSessions:
         return FetchSessions(self._topic_name)
 
-    def answer(self, asked: Asked) -> Values | Waiting:
+    def answer(self, asked: Asked) -> Values | Repeatable | Waiting:
         """Answer a request, which may wait for more at the end of the logs."""
         context = self._sessions.context(asked.request, asked.header.version)
         deadline = time.monotonic() + max(asked.request["max_wait_ms"], 0) / 1000
         return self._answer(asked, context, deadline)
 
-    def _answer(self, asked: Asked, context: FetchContext, deadline: float) -> Values | Waiting:
+    def _answer(
+        self, asked: Asked, context: FetchContext, deadline: float
+    ) -> Values | Repeatable | Waiting:
         header, request = asked
         fetched = self.fetch(context.wanted, request, header.version)
-        least_bytes = min(request["min_bytes"], request["max_bytes"], self.max_bytes)
-        is_enough = fetched.records_bytes >= least_bytes or not fetched.may_wait
+        is_enough = fetched.records_bytes >= self._least_bytes(request) or not fetched.may_wait
         if is_enough or time.monotonic() >= deadline:
             return self._respond(asked, context, fetched)
         fetched.close()
 
-        def again(has_changed: bool) -> Values | Waiting:
+        def again(has_changed: bool) -> Values | Repeatable | Waiting:
             if has_changed:
                 return self._answer(asked, context, deadline)
             last = fetched    # nothing is read again that has not changed
@@ -127,9 +130,31 @@ class Fetching:
 
         return Waiting(fetched.logs, deadline, again)
 
-    def _respond(self, asked: Asked, context: FetchContext, fetched: Fetched) -> Values:
-        ends = self._node_endpoints(fetched.rows, asked.request, asked.header.version)
-        return context.respond(fetched.rows) | ends
+    def _respond(
+        self, asked: Asked, context: FetchContext, fetched: Fetched
+    ) -> Values | Repeatable:
+        header, request = asked
+        ends = self._node_endpoints(fetched.rows, request, header.version)
+        response = context.respond(fetched.rows) | ends
+        if not is_repeatable(request, context, fetched.rows):
+            return response
+        ((wanted, row),), ((log, _),) = fetched.rows, fetched.logs
+        room = _Budget(min(request["max_bytes"], self.max_bytes)).room(wanted.max_bytes)
+        answered = AnsweredFetch(
+            header, request, context, log, log.log.facts, row, room, self._least_bytes(request)
+        )
+        topics = self.catalog.topics
+
+        def begin_repeat(parts: Parts) -> Repeat:
+            repeated = RepeatedFetch(answered, parts)
+            return lambda frame: repeated.answer(frame) if self.catalog.topics is topics else None
+
+        return Repeatable(response, begin_repeat)
+
+    def _least_bytes(self, request: Values) -> int:
+        """Return with how many bytes a response does not wait for more."""
+        least: int = min(request["min_bytes"], request["max_bytes"], self.max_bytes)
+        return least
 
     def _topic_name(self, topic_id: str) -> str | None:
         """Return the name of a topic, if it is served."""

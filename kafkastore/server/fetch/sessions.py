@@ -30,7 +30,9 @@ from kafkastore.server.fetch.batches import close_files, size_of
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 NO_SESSION = 0
-_FIRST_EPOCH, _LAST_EPOCH = 0, -1
+#: The epoch of a request that ends a session, and of one without any.
+NO_SESSION_EPOCH = -1
+_FIRST_EPOCH = 0
 _UNKNOWN_OFFSET = -1
 
 
@@ -74,9 +76,15 @@ class FetchContext:
     """A request without a session, from its partitions to its response."""
 
     error = ErrorCode.NONE
+    #: Whether `repeat` may be called.
+    is_repeatable = True
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self.wanted = wanted
+
+    def repeat(self, _epoch: int, _fetch_offset: int) -> bool:
+        """Begin the next request for one partition; return False if it is not due."""
+        return True
 
     def respond(self, rows: Sequence[Row]) -> Values:
         """Return the response for the rows of all partitions."""
@@ -85,6 +93,8 @@ class FetchContext:
 
 class _Refused(FetchContext):
     """A request whose session is not known: nothing says which partitions it wants."""
+
+    is_repeatable = False
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(())
@@ -96,6 +106,8 @@ class _Refused(FetchContext):
 
 class _Full(FetchContext):
     """A request that begins a session, if there is room for one."""
+
+    is_repeatable = False
 
     def __init__(
         self, sessions: FetchSessions, wanted: Sequence[Wanted], *, uses_topic_ids: bool
@@ -115,6 +127,10 @@ class _Incremental(FetchContext):
     def __init__(self, sessions: FetchSessions, session: _Session) -> None:
         super().__init__([each.wanted for each in session.partitions.values()])
         self._sessions, self._session, self._epoch = sessions, session, session.epoch
+
+    def repeat(self, epoch: int, fetch_offset: int) -> bool:
+        with self._sessions.lock:
+            return self._sessions.repeat(self._session, epoch, fetch_offset)
 
     def respond(self, rows: Sequence[Row]) -> Values:
         with self._sessions.lock:
@@ -226,9 +242,9 @@ class FetchSessions:
             for each in self._wanted(topic, uses_topic_ids=uses_topic_ids)
         }.values()]
         session_id, epoch = request["session_id"], request["session_epoch"]
-        if epoch in (_FIRST_EPOCH, _LAST_EPOCH):
+        if epoch in (_FIRST_EPOCH, NO_SESSION_EPOCH):
             self._remove(session_id)
-            if epoch == _LAST_EPOCH:
+            if epoch == NO_SESSION_EPOCH:
                 return FetchContext(wanted)
             return _Full(self, wanted, uses_topic_ids=uses_topic_ids)
         session = self._sessions.get(session_id)
@@ -255,6 +271,20 @@ class FetchSessions:
         if uses_topic_ids:
             self._find_names(session)
         return _Incremental(self, session)
+
+    def repeat(self, session: _Session, epoch: int, fetch_offset: int) -> bool:
+        """Begin a session's next request, from another offset of its only partition.
+
+        The caller has the `lock`.
+        """
+        is_known = self._sessions.get(session.session_id) is session
+        if not is_known or session.epoch != epoch:
+            return False
+        (known,) = session.partitions.values()    # they change with the epoch
+        known.wanted = known.wanted._replace(fetch_offset=fetch_offset)
+        self._touch(session)
+        session.epoch = _next_epoch(epoch)
+        return True
 
     def begin(self, rows: Sequence[Row], *, uses_topic_ids: bool) -> int:
         """Begin a session with the rows of a response; return its id, 0 without room.

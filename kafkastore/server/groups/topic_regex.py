@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.server.groups.group_error import MAX_REGEX_CHARACTERS, GroupRequestError
 
@@ -23,7 +20,7 @@ def check_regex(regex: str) -> None:
         )
     try:
         _find_matches(regex, [""])
-    except pa.ArrowInvalid as error:
+    except ValueError as error:    # pyarrow.ArrowInvalid is one
         raise GroupRequestError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
@@ -39,6 +36,10 @@ def match_topics(regex: str, topics: Iterable[str]) -> frozenset[str]:
 
 def _find_matches(pattern: str, names: list[str]) -> list[bool]:
     """Return which texts have a match."""
+    # Imported when it is needed: it is as large as the rest of the server.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     found: list[bool] = pc.match_substring_regex(
         pa.array(names, pa.string()), pattern=pattern
     ).to_pylist()
