@@ -10,12 +10,12 @@ import asyncio
 import os
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from kafkastore.formats.messages.message_codec import Elsewhere
@@ -29,9 +29,11 @@ _PATIENCE_MS = 250
 #: A thread looks at the clock after each piece, and gives up a client after some seconds.
 _PIECE_BYTES = 1024 * 1024
 _MOST_SECONDS = 1
-#: How long a thread waits for the next request of a client, ms, and how many threads do.
+#: How long a thread waits for the next request of a client, ms; who waits takes one of some places.
 _STAY_MS = 100
-_STAYING = threading.BoundedSemaphore(32)
+_PLACES: SimpleQueue[None] = SimpleQueue()
+for _ in range(32):
+    _PLACES.put(None)
 #: Larger requests are for the loop.
 _LARGEST_REQUEST = 64 * 1024
 _SIZE_BYTES = 4
@@ -167,14 +169,18 @@ class DirectSender:
     def next_request(self) -> bytes | None:
         """Return the next request, without its size; None if it does not come at once."""
         sock = self._waiting
-        if sock is None or not self._reader.is_empty or not _STAYING.acquire(False):
+        if sock is None or not self._reader.is_empty:
+            return None
+        try:
+            _PLACES.get_nowait()
+        except Empty:
             return None
         try:
             self._received = received = sock.recv(_SIZE_BYTES + _LARGEST_REQUEST)
         except (BlockingIOError, ConnectionError):    # the loop finds what is wrong, too
             return None
         finally:
-            _STAYING.release()
+            _PLACES.put(None)
         size = int.from_bytes(received[:_SIZE_BYTES], "big", signed=True)
         is_one = len(received) >= _SIZE_BYTES and len(received) == _SIZE_BYTES + size
         return received[_SIZE_BYTES:] if is_one else None

@@ -85,6 +85,16 @@ def test_a_signal_that_another_thread_receives_ends_it(
         assert process.returncode == code
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists what a process has mapped")
+def test_it_is_small_because_it_loads_no_arrow(logs: Path) -> None:
+    with serving(logs, *FREE, "--json") as (process, line):
+        with ProtocolClient(json.loads(line)["bootstrap_servers"]) as client:
+            assert client.topic_ids()
+        mapped = Path(f"/proc/{process.pid}/maps").read_text()
+        assert "kafkastore" in mapped
+        assert "libarrow" not in mapped
+
+
 def test_ctrl_c_ends_it_as_every_command(logs: Path) -> None:
     with serving(logs, *FREE) as (process, line):
         assert "127.0.0.1:" in line

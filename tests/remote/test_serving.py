@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,6 +115,20 @@ def test_a_failing_store_is_an_error_of_its_partition_that_passes(
     ]
     s3.proxy.fault = lambda method, path: None
     assert stored(local, FIRST).endswith(consume(client, FIRST, 50)[0])
+
+
+def test_errors_that_pass_are_not_seen_by_consumers(s3: S3, local: Path, client: Any) -> None:
+    assert consume(client, OTHER)[0] == stored(local, OTHER)
+    kinds, given = cycle((503, "cut", None, 500, None, None)), []
+
+    def fault(method: str, path: str) -> int | str | None:
+        given.append(next(kinds))
+        return given[-1]
+
+    s3.proxy.fault = fault
+    assert consume(client, FIRST)[0] == stored(local, FIRST)
+    assert consume(client, OTHER)[0] == stored(local, OTHER)
+    assert {503, 500, "cut"} <= set(given)
 
 
 @pytest.mark.parametrize("change", ["replaced", "gone"])
