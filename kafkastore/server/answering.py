@@ -6,8 +6,9 @@ A slow disk holds up no other client then. `docs/design/server.md` has the measu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -77,6 +78,18 @@ class Answering:
         self._watching = ThreadPoolExecutor(1, "kafkastore-watch")
         self._watch: LogWatch[ServedLog] = LogWatch(self._watching)
         self._is_waiting_over = False
+        #: The bytes of responses that are in memory because their clients are slow.
+        self.waiting_bytes = 0
+
+    @contextmanager
+    def waiting(self, parts: Parts) -> Iterator[None]:
+        """Count what is in memory of a response while the block runs; for the event loop."""
+        size = sum(len(each) for each in parts if isinstance(each, bytes))
+        self.waiting_bytes += size
+        try:
+            yield
+        finally:
+            self.waiting_bytes -= size
 
     def stop_waiting(self) -> None:
         """Answer the requests that wait, with what there is."""

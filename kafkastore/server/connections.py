@@ -213,7 +213,7 @@ class Connections:
             client.note(header)
             parts = await self._node.answer(header, frame, position, client)
             if parts is not None:
-                with _ending(EndReason.SLOW_RESPONSE):
+                with _ending(EndReason.SLOW_RESPONSE), self._node.waiting(parts):
                     async with asyncio.timeout(self._limits.response):
                         await send(writer, parts)
             self._node.end_answer(client)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
@@ -124,6 +125,10 @@ class ServedNode:
             return answered
         return self._answering.pack(header, answered, client)
 
+    def waiting(self, parts: Parts) -> AbstractContextManager[None]:
+        """Count what is in memory of a response while it waits for its client."""
+        return self._answering.waiting(parts)
+
     def end_answer(self, client: Client) -> None:
         """Count a request whose response was sent."""
         self._answering.end_answer(client)
@@ -132,7 +137,9 @@ class ServedNode:
         reading, groups = self._reading, self._groups
         describing = DescribingRequests(self._catalog)
         configs = ConfigRequests(self._catalog, self._node)
-        fetching = Fetching(self._catalog, self._node)
+        fetching = Fetching(
+            self._catalog, self._node, waiting_bytes=lambda: self._answering.waiting_bytes
+        )
         return {
             ApiKey.PRODUCE: self._refuse_produce,
             ApiKey.FETCH: InThread(fetching.answer, self._answering),

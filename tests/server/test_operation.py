@@ -18,7 +18,9 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
-from models.protocol_client import LARGEST, ProtocolClient
+from models.log_directory import Log, Segment
+from models.protocol_client import LARGEST, ProtocolClient, batches
+from models.record_format import Batch, Row
 from models.unprivileged import as_nobody, give_to_nobody
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,6 +36,7 @@ from kafkastore.server.authentication import UsersFileError
 from kafkastore.server.catalog import Catalog
 from kafkastore.server.client import ClientLimits, EndReason
 from kafkastore.server.connections import CONNECTION_LOG
+from kafkastore.server.fetch import fetch_requests
 from kafkastore.server.log_metrics import LogMetrics
 from kafkastore.store.log_store import open_store
 
@@ -196,6 +199,36 @@ def test_a_client_that_takes_no_response_is_ended_and_its_files_are_closed(large
             client.send(ApiKey.FETCH, 11, max_wait_ms=0, topics=topics)
         wait_for(lambda: ends)
     assert [reason for reason, _ in ends] == [EndReason.SLOW_RESPONSE]
+
+
+def test_slow_clients_together_take_limited_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_requests, "MAX_WAITING_BYTES", 1_000_000)
+    rows = [Row(offset, 5, b"k", bytes(30_000)) for offset in range(30)]
+    segment = Segment(0, tuple(Batch((row,), magic=1) for row in rows))
+    root = Log((segment,), True).write(tmp_path / "old")
+    for number in range(1, 20):
+        shutil.copytree(root / "t-0", root / f"t-{number}")
+
+    def count(client: ProtocolClient) -> int:
+        (row,) = client.fetch(11, {("t", 0): 0}, partition_max_bytes=LARGEST).values()
+        return len(batches(row["records"])[0])
+
+    with (
+        serve(root, as_v2=True) as served,
+        ProtocolClient(served.bootstrap_servers) as other,
+    ):
+        assert count(other) > 1
+        with contextlib.ExitStack() as stack:
+            for _ in range(8):
+                slow = stack.enter_context(ProtocolClient(served.bootstrap_servers))
+                slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                slow.send(ApiKey.FETCH, 11, max_wait_ms=0, max_bytes=LARGEST, topics=({
+                    "topic": "t", "partitions": tuple(
+                        {"partition": each, "fetch_offset": 0, "partition_max_bytes": LARGEST}
+                        for each in range(20)
+                    )},))
+            wait_for(lambda: count(other) == 1)
+        wait_for(lambda: count(other) > 1)
 
 
 def test_requests_above_the_limits_end_their_connection(logs, ends):

@@ -12,7 +12,7 @@ Source: Kafka 4.3.1 ``KafkaApis.handleFetchRequest``, ``ReplicaManager.fetchMess
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +41,8 @@ from kafkastore.server.served_log import ServedLog, State
 MAX_FETCH_BYTES = 64 * 1024 * 1024
 #: Most bytes of one response that are in memory: small, converted or remote batches.
 MAX_COPIED_BYTES = 8 * 1024 * 1024
+#: As much may be in memory of all responses that wait for slow clients; one batch of each beyond.
+MAX_WAITING_BYTES = 128 * 1024 * 1024
 #: Most files of one response that are open.
 MAX_OPEN_FILES = 128
 _UNKNOWN_OFFSET = -1
@@ -70,8 +72,8 @@ class Fetched(NamedTuple):
 class _Budget:
     """What is left for a response."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self.left, self.copied_left = max_bytes, MAX_COPIED_BYTES
+    def __init__(self, max_bytes: int, copied_bytes: int) -> None:
+        self.left, self.copied_left = max_bytes, copied_bytes
         self.taken, self.files = 0, 0
 
     def room(self, max_bytes: int) -> ResponseRoom:
@@ -99,6 +101,8 @@ class Fetching:
     catalog: Catalog
     node: Node
     max_bytes: int = MAX_FETCH_BYTES
+    #: Returns how many bytes of responses wait in memory.
+    waiting_bytes: Callable[[], int] = int
 
     @cached_property
     def _sessions(self) -> FetchSessions:
@@ -139,7 +143,7 @@ class Fetching:
         if not is_repeatable(request, context, fetched.rows):
             return response
         ((wanted, row),), ((log, _),) = fetched.rows, fetched.logs
-        room = _Budget(min(request["max_bytes"], self.max_bytes)).room(wanted.max_bytes)
+        room = self._budget(request).room(wanted.max_bytes)
         answered = AnsweredFetch(
             header, request, context, log, log.log.facts, row, room, self._least_bytes(request)
         )
@@ -167,7 +171,7 @@ class Fetching:
         As in a broker, unknown topic ids and then unknown partitions are the last rows; for
         replicas, both in their order.
         """
-        budget = _Budget(min(request["max_bytes"], self.max_bytes))
+        budget = self._budget(request)
         is_committed = request["isolation_level"] == READ_COMMITTED
         rows: list[Row] = []
         unknown: list[Row] = []
@@ -197,6 +201,10 @@ class Fetching:
             rows += unknown_ids
         may_wait = may_wait and bool(logs)
         return Fetched(rows + unknown, budget.taken, may_wait, logs)
+
+    def _budget(self, request: Values) -> _Budget:
+        copied_bytes = max(min(MAX_COPIED_BYTES, MAX_WAITING_BYTES - self.waiting_bytes()), 0)
+        return _Budget(min(request["max_bytes"], self.max_bytes), copied_bytes)
 
     def _node_endpoints(self, rows: Iterable[Row], request: Values, version: int) -> Values:
         """Return where the leaders are that rows name, for consumers that know them."""
