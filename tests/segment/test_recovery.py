@@ -217,9 +217,12 @@ def test_random_logs_are_rebuilt_as_by_the_model(tmp_path_factory, written, inte
 
 
 def _sound(log):
-    """The batches before the first that is broken."""
-    found = []
-    for position, data in record_reader.split(log)[0]:
+    """The batches before the first that is broken; a magic above 2 counts as 2."""
+    found, at, known = [], 0, bytearray(log)
+    while at <= len(log) - 17:
+        known[at + 16] = 2 if 2 < log[at + 16] < 128 else log[at + 16]
+        at += 12 + max(int.from_bytes(log[at + 8 : at + 12], "big", signed=True), 0)
+    for position, data in record_reader.split(bytes(known))[0]:
         if with_right_crc(data) != data:
             break
         found.append((position, record_batch.RecordBatch(data)))

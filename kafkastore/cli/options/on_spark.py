@@ -17,8 +17,6 @@ from kafkastore.cli.output.failures import format_error
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.errors import KafkaStoreError
 from kafkastore.runner import Runner, run_here
-from kafkastore.spark.runner import spread
-from kafkastore.spark.watch import SparkFailedError, borrowed_session, failures_of_spark
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -101,6 +99,9 @@ def executor(
 
 def _on_spark(spark: Any, what: str) -> Runner:
     """Return a runner that uses a Spark session."""
+    from kafkastore.spark.runner import spread  # this module is imported by every command
+    from kafkastore.spark.watch import failures_of_spark
+
     def run(
         work: Callable[[Item], Result], items: Iterable[Item], *, weigh: Callable[[Item], int]
     ) -> Iterator[Result]:
@@ -117,6 +118,8 @@ def _on_spark(spark: Any, what: str) -> Runner:
 
 def _convert_spark_errors(results: Iterator[Result]) -> Iterator[Result]:
     """Yield results; turn an error of Spark into one sentence."""
+    from kafkastore.spark.watch import failures_of_spark
+
     while True:
         with failures_of_spark():
             following = list(islice(results, 1))
@@ -132,6 +135,8 @@ def open_session(master: str) -> Iterator[Any]:
     `master` is as for `kafkastore.spark.session`. Raises NotInstalledError if Spark is not
     installed, and SparkFailedError, with the remedy, if Spark fails in the `with` block.
     """
+    from kafkastore.spark.watch import SparkFailedError, borrowed_session
+
     check_installed("--spark", _REQUIRED_PACKAGES)
     with ExitStack() as stack:
         with progress("starting Spark", None):

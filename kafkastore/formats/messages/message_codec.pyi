@@ -13,7 +13,6 @@ class Elsewhere:
     size: int
 
 class StructCodec:
-    is_flexible: bool
     def __init__(self, fields: Iterable[Field], version: int, is_flexible: bool) -> None: ...
     def parse(
         self, data: ReadableBuffer, position: int = 0, most_elements: int = ...

@@ -123,7 +123,7 @@ cdef class StructCodec:
     cdef tuple plain, tagged, required
     cdef frozenset tags_of_others
     cdef int version
-    cdef readonly bint is_flexible
+    cdef bint is_flexible
     cdef dict defaults
 
     def __init__(self, fields, int version, bint is_flexible):

@@ -154,8 +154,8 @@ def parse_response_header(frame: bytes, request: RequestHeader) -> int:
 
 def is_flexible(api_key: int, version: int) -> bool:
     """Return whether a version of a request is known to have tagged fields."""
-    codec = REQUESTS.codec(api_key, version)
-    return codec is not None and codec.is_flexible
+    description = REQUESTS.descriptions.get(api_key)
+    return description is not None and version in description.flexible
 
 
 def _request_header(api_key: int, version: int) -> StructCodec:

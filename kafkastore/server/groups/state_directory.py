@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkastore.clock import clock
 from kafkastore.errors import KafkaStoreError, LogWouldBeCutError
@@ -30,8 +31,10 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.committed_offsets import CONSUMER_OFFSETS
 from kafkastore.use_cases.last_records import last_records
-from kafkastore.writing.log_dir_writer import LogDirWriter
-from kafkastore.writing.log_writer import LogWriter
+
+if TYPE_CHECKING:
+    from kafkastore.writing.log_dir_writer import LogDirWriter
+    from kafkastore.writing.log_writer import LogWriter
 
 #: What operators should know of the state.
 STATE_LOG = logging.getLogger(__name__)
@@ -77,6 +80,8 @@ class StateDirectory:
     ) -> None:
         self.path = path
         _check_place(path, served)
+        from kafkastore.writing.log_dir_writer import LogDirWriter  # most servers have no state
+
         fs = fs or FileSystem()
         _mark(path, fs)
         known = LogDir(path).meta_properties.get("cluster.id")
