@@ -10,7 +10,7 @@ from collections import deque
 from typing import Protocol
 from weakref import ReferenceType, ref
 
-MAX_OPEN_LOGS = 1024
+MAX_OPEN_LOGS = 128
 #: Share of the process's limit of open files.
 MAX_SHARE_OF_OPEN_FILES = 1 / 8
 

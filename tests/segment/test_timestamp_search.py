@@ -261,16 +261,18 @@ def test_threads_share_one_object(opened):
     assert failed == []
 
 
-def test_few_logs_stay_open_and_none_of_deleted_objects(tmp_path):
+def test_few_logs_stay_open_and_none_of_deleted_objects(tmp_path, monkeypatch):
+    most = 20
+    monkeypatch.setattr(open_file_limit, "MAX_OPEN_LOGS", most)
     searches = []
-    for number in range(3 * open_file_limit.MAX_OPEN_LOGS):
+    for number in range(3 * most):
         Segment(number, one_by_one(5, first_offset=number)).write(tmp_path)
         searches.append(LogSegment(tmp_path, number).search_by_time())
     for _ in range(2):
         for number, search in enumerate(searches):
             assert search.find(0, 0) == (5, number, 0)
             assert search.find(6, 0) is None
-            assert 0 < len(open_files(tmp_path)) <= open_file_limit.MAX_OPEN_LOGS
+            assert 0 < len(open_files(tmp_path)) <= most
     del searches, search
     gc.collect()
     assert open_files(tmp_path) == []
