@@ -110,20 +110,18 @@ class LogFile:
     """
 
     def __init__(self, path: Path, bounds: SegmentBounds | None = None) -> None:
-        self._descriptor = -1
-        self._describe(path, bounds, open_regular(path))
-        self.size = os.fstat(self._descriptor).st_size
-
-    def _describe(self, path: Path, bounds: SegmentBounds | None, descriptor: int) -> None:
-        self.path, self.bounds, self._descriptor = path, bounds, descriptor
+        self.path = path
+        self.bounds = bounds
         self._end: int | None = None
+        self._descriptor = -1
+        self._descriptor = open_regular(path)
+        self.size = os.fstat(self._descriptor).st_size
 
     def copy(self) -> LogFile:
         """Return the same file, of the same size, with a descriptor of its own."""
+        descriptor = os.dup(self._descriptor)
         copy = LogFile.__new__(LogFile)
-        copy._descriptor = -1
-        copy._describe(self.path, self.bounds, os.dup(self._descriptor))
-        copy.size = self.size
+        vars(copy).update(vars(self), _descriptor=descriptor)
         return copy
 
     @property

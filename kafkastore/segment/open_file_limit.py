@@ -44,32 +44,27 @@ def register(keeper: LogKeeper) -> None:
     for _ in range(2 * len(_open)):
         if len(_open) < most:
             break
-        try:
-            oldest = _open.popleft()
-        except IndexError:  # other threads have removed the rest
-            break
-        other = oldest()
-        if other is None:
-            continue
-        if other.clear_used():
-            _open.append(oldest)
-        else:
-            other.close_log()
+        _close_oldest_unless_used()
     _open.append(ref(keeper))
 
 
 def close_unused_logs() -> None:
     """Close the logs not used since the last call; a deleted one still takes space."""
     for _ in range(len(_open)):
-        try:
-            reference = _open.popleft()
-        except IndexError:  # other threads have removed the rest
-            return
-        keeper = reference()
-        if keeper is not None and keeper.clear_used():
-            _open.append(reference)
-        elif keeper is not None:
-            keeper.close_log()
+        _close_oldest_unless_used()
+
+
+def _close_oldest_unless_used() -> None:
+    """Close the oldest log, or give it another turn if it was used since the last."""
+    try:
+        oldest = _open.popleft()
+    except IndexError:  # other threads have removed the rest
+        return
+    keeper = oldest()
+    if keeper is not None and keeper.clear_used():
+        _open.append(oldest)
+    elif keeper is not None:
+        keeper.close_log()
 
 
 def close_all_logs() -> bool:

@@ -154,33 +154,34 @@ class Answering:
     ) -> Parts | _Paused:
         """Answer a request, and those that follow at once."""
         while True:
-            response, repeat = answer(), None
+            response, begin_repeat = answer(), None
             if isinstance(response, Waiting):
                 return _Paused(asked, response)
             if isinstance(response, Repeatable):
-                parts = self.pack(asked.header, response.response, client)
-                repeat = response.begin_repeat(parts)
-            else:
-                parts = self.pack(asked.header, response, client)
+                response, begin_repeat = response
+            parts = self.pack(asked.header, response, client)
+            repeat = None if begin_repeat is None else begin_repeat(parts)
             left, following = self._send(parts, sender)
             while following is not None and repeat is not None:
                 repeated = repeat(following)
                 if repeated is None:
                     break
-                sender.take_request()
-                self.end_answer(client)
-                client.begin_answer()
+                self._begin_next(client, sender)
                 client.response_bytes = sum(map(size_of, repeated))
                 left, following = self._send(repeated, sender)
             parsed = None if following is None else _parse(following)
             handler = None if parsed is None else self._handlers.get(parsed.header.api_key)
             if parsed is None or not isinstance(handler, InThread):
                 return left
-            sender.take_request()
-            self.end_answer(client)
-            client.begin_answer()
+            self._begin_next(client, sender)
             client.note(parsed.header)
             asked, answer = parsed, partial(handler.answer, parsed)
+
+    def _begin_next(self, client: Client, sender: DirectSender) -> None:
+        """Take the request that followed: the response before it was sent."""
+        sender.take_request()
+        self.end_answer(client)
+        client.begin_answer()
 
     def _send(self, parts: Parts, sender: DirectSender) -> tuple[Parts, bytes | None]:
         """Send a response; return what is left of it, or else what the client asks next."""

@@ -21,7 +21,7 @@ from typing import TypeVar
 from kafkastore.formats.messages.message_codec import Elsewhere
 from kafkastore.server.fetch.batches import FileRange, close_files
 
-#: As a broker's ``socket.send.buffer.bytes``. What is sent then is still in the core's cache when a
+#: Twice a broker's ``socket.send.buffer.bytes``. What is sent is still in the core's cache when a
 #: client of this machine reads it; to others, the system chooses what the network needs.
 SEND_BUFFER_BYTES = 200 * 1024
 #: A client that takes less than a third of its buffer in this time is slow, ms.

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from kafkastore.errors import ArgumentValueError, KafkaStoreError
 from kafkastore.spark.failures import reason
@@ -139,8 +140,6 @@ def _check_answers(master: str) -> None:
 
     Spark itself would retry for minutes.
     """
-    from urllib.request import getproxies, proxy_bypass  # every command imports this module
-
     from pyspark import SparkContext
 
     scheme, _, places = master.partition("://")

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import zipfile
 from collections.abc import Iterator
+from importlib import metadata
 from os import PathLike
 from pathlib import Path
 
@@ -53,8 +55,6 @@ def archive(path: str | PathLike[str]) -> dict[str, str]:
     --------
     >>> spark = session("spark://host:7077", **archive("kafkastore.zip"))    # doctest: +SKIP
     """
-    import zipfile  # every command imports this module
-
     target = Path(path).absolute()
     if target.suffix != ".zip":
         raise ArchiveError(f"{target}: the name must end in .zip, or Spark does not unpack it")
@@ -89,8 +89,6 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
 
 def _libraries() -> Iterator[tuple[str, Path]]:
     """Yield the files of the libraries that this package needs in a task."""
-    from importlib import metadata
-
     for requirement in metadata.requires("kafkastore") or ():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         if "extra ==" in requirement or name in (*ON_EXECUTORS, *OF_THE_COMMAND_LINE):

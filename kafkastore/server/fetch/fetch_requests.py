@@ -21,7 +21,7 @@ from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED, UNKNOWN_EPOCH
-from kafkastore.server.answering import Asked, Repeat, Repeatable, Waiting
+from kafkastore.server.answering import Asked, Repeatable, Waiting
 from kafkastore.server.catalog import Catalog, Node
 from kafkastore.server.fetch.batches import SMALL_BYTES, FileRange, FoundBatches, ResponseRoom
 from kafkastore.server.fetch.repeated import AnsweredFetch, RepeatedFetch, is_repeatable
@@ -34,7 +34,6 @@ from kafkastore.server.fetch.sessions import (
     is_from_follower,
 )
 from kafkastore.server.replica_lookup import epoch_error
-from kafkastore.server.sending import Parts
 from kafkastore.server.served_log import ServedLog, State
 
 #: Most bytes of records in one response, however many a client asks for.
@@ -142,18 +141,15 @@ class Fetching:
         response = context.respond(fetched.rows) | ends
         if not is_repeatable(request, context, fetched.rows):
             return response
-        ((wanted, row),), ((log, _),) = fetched.rows, fetched.logs
-        room = self._budget(request).room(wanted.max_bytes)
+        ((wanted, row),), ((log, state),) = fetched.rows, fetched.logs
+        if state is None:
+            return response
         answered = AnsweredFetch(
-            header, request, context, log, log.log.facts, row, room, self._least_bytes(request)
+            self.catalog, self.catalog.topics, header, request, context, log, state,
+            log.log.facts, row, self._budget(request).room(wanted.max_bytes),
+            self._least_bytes(request),
         )
-        topics = self.catalog.topics
-
-        def begin_repeat(parts: Parts) -> Repeat:
-            repeated = RepeatedFetch(answered, parts)
-            return lambda frame: repeated.answer(frame) if self.catalog.topics is topics else None
-
-        return Repeatable(response, begin_repeat)
+        return Repeatable(response, lambda parts: RepeatedFetch(answered, parts).answer)
 
     def _least_bytes(self, request: Values) -> int:
         """Return with how many bytes a response does not wait for more."""

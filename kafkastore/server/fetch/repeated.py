@@ -19,6 +19,7 @@ from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import RequestHeader, is_flexible, pack_request
 from kafkastore.formats.requests.list_offsets import READ_COMMITTED, UNKNOWN_EPOCH
+from kafkastore.server.catalog import Catalog
 from kafkastore.server.fetch.batches import FileRange, FoundBatches, ResponseRoom, size_of
 from kafkastore.server.fetch.sessions import (
     NO_SESSION_EPOCH,
@@ -26,7 +27,7 @@ from kafkastore.server.fetch.sessions import (
     Row,
     is_from_follower,
 )
-from kafkastore.server.served_log import ServedLog
+from kafkastore.server.served_log import ServedLog, State
 
 _SIZE_BYTES = 4
 _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
@@ -39,13 +40,18 @@ _CORRELATION_ID_BYTES = 4
 class AnsweredFetch:
     """A request for one partition, and the row of its response.
 
-    `facts` are those of the log, another object when it is read again.
+    `topics` are the catalog's, and `facts` the log's: other objects when they are read again.
+    `state` is the log's before it was read.
     """
+
+    catalog: Catalog
+    topics: object
 
     header: RequestHeader
     request: Values
     context: FetchContext
     log: ServedLog
+    state: State
     facts: object
     row: Values
     room: ResponseRoom
@@ -99,7 +105,8 @@ class RepeatedFetch:
         if not layout.is_like(frame):
             return None
         log, offset = answered.log, layout.fetch_offset(frame)
-        log.follow()
+        if answered.catalog.topics is not answered.topics or log.follow() != answered.state:
+            return None
         found = None
         # If it can't be read, the answer to any request tells the client.
         with suppress(KafkaStoreError, OSError):
