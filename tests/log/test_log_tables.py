@@ -214,12 +214,12 @@ def test_corrupt_bytes_raise_after_all_rows_before_them(store: LogStore) -> None
         batches, error = until_error(iter(table), CorruptBatchError)
         assert error is not None
         assert error.path == path
-        assert values(batches) == wanted(store, ("a", 0)) + [100, 101]
+        assert values(batches) == [*wanted(store, ("a", 0)), 100, 101]
     skipped: list[kafkastore.SkippedBytes] = []
     rest = store.to_arrow("a", on_corrupt="skip", skipped=skipped)
-    assert values(rest) == wanted(store, ("a", 0)) + [100, 101, 103, 104, 105, 106] + wanted(
-        store, ("a", 10)
-    )
+    assert values(rest) == [
+        *wanted(store, ("a", 0)), 100, 101, 103, 104, 105, 106, *wanted(store, ("a", 10))
+    ]
     assert [each.path for each in skipped] == [path]
 
 
