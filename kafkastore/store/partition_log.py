@@ -20,7 +20,6 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
 from kafkastore.log.record_reading import read_records
-from kafkastore.lookup.explanation import Explanation, explain
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
@@ -31,6 +30,7 @@ from kafkastore.store.arrow_export import ArrowExport
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from kafkastore.lookup.explanation import Explanation
     from kafkastore.store.log_table import LogTable
 
 
@@ -443,6 +443,8 @@ class PartitionLog(LogView, ArrowExport):
         CorruptBatchError
             If a batch on the search path is corrupt.
         """
+        from kafkastore.lookup.explanation import explain  # with all that may make answers differ
+
         target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
         return self.retry_if_changed(lambda: explain(self, target_timestamp, choice))
