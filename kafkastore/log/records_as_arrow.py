@@ -4,14 +4,14 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkastore.arguments import check_collection, whole_number
-from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.arguments import check_collection, thread_count, whole_number
+from kafkastore.errors import ArgumentValueError, CorruptionError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_columns import (
     BATCH_BYTES,
@@ -24,7 +24,8 @@ from kafkastore.formats.records.record_columns import (
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, ScannedRun
+from kafkastore.log.piece_reading import LogReading, read_parallel
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ COLUMN_TYPES = {
     "is_transactional": pa.bool_(),
     "is_control": pa.bool_(),
 }
+
+#: A limit of fewer rows is read by one thread: others would read more than it.
+MANY_ROWS = 1_000_000
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
 
@@ -95,15 +99,130 @@ def read(
     skipped: list[SkippedBytes] | None = None,
     known_end_offset: int | None = None,
     indexes: Indexes = DEFAULT_INDEXES,
+    threads: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read records into Arrow; see `PartitionLog.to_arrow`."""
+    threads = thread_count(threads)
+    chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
+    reading = _open(
+        log,
+        chosen,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        start_timestamp=start_timestamp,
+        end_timestamp=end_timestamp,
+        limit=limit,
+        include_control=include_control,
+        isolation=isolation,
+        is_decided=is_decided,
+        binary_view=binary_view,
+        batch_rows=batch_rows,
+        batch_bytes=batch_bytes,
+        verify=verify,
+        max_decompressed_bytes=max_decompressed_bytes,
+        on_corrupt=on_corrupt,
+        skipped=skipped,
+        known_end_offset=known_end_offset,
+        indexes=indexes,
+    )
+    if threads == 1 or reading.is_small or not (limit is None or limit >= MANY_ROWS):
+        batches = reading.in_order()
+    else:
+        batches = read_parallel([reading], threads)
+    return pa.RecordBatchReader.from_batches(
+        chosen, batches if limit is None else _first_rows(batches, limit)
+    )
+
+
+def read_many(
+    logs: Iterable[LogView],
+    columns: Sequence[str] | None = None,
+    *,
+    limit: int | None = None,
+    include_headers: bool = False,
+    binary_view: bool = False,
+    threads: int | None = None,
+    **options: Any,
+) -> pa.RecordBatchReader:
+    """Read several logs into Arrow, one after the other; the options are those of `read`.
+
+    Each log is taken from `logs` when a thread is free for it, a few before their rows are. `limit`
+    is the maximum number of rows of all of them. An error in one log is raised after the rows
+    before it.
+    """
+    threads = thread_count(threads)
+    chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
+    if limit is not None:
+        limit = whole_number("limit", limit, 0)
+    if threads == 1 or not (limit is None or limit >= MANY_ROWS):
+        batches = _one_by_one(logs, chosen, binary_view, limit, options)
+    else:
+        batches = read_parallel(
+            _opened(logs, chosen, binary_view=binary_view, **options), threads
+        )
+    return pa.RecordBatchReader.from_batches(
+        chosen, batches if limit is None else _first_rows(batches, limit)
+    )
+
+
+def _one_by_one(
+    logs: Iterable[LogView],
+    chosen: pa.Schema,
+    binary_view: bool,
+    limit: int | None,
+    options: dict[str, Any],
+) -> Iterator[pa.RecordBatch]:
+    """Read logs in this thread."""
+    left = limit
+    for log in logs:
+        if left == 0:
+            return
+        reading = _open(log, chosen, binary_view=binary_view, limit=left, **options)
+        for batch in reading.in_order():
+            left = None if left is None else max(left - batch.num_rows, 0)
+            yield batch
+
+
+def _opened(
+    logs: Iterable[LogView], chosen: pa.Schema, **options: Any
+) -> Iterator[LogReading | Exception]:
+    """Yield the reading of each log; an error as a value, after which nothing follows."""
+    try:
+        for log in logs:
+            yield _open(log, chosen, **options)
+    except Exception as error:  # raised when the rows before it are taken
+        yield error
+
+
+def _open(
+    log: LogView,
+    chosen: pa.Schema,
+    *,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+    start_timestamp: int | None = None,
+    end_timestamp: int | None = None,
+    limit: int | None = None,
+    include_control: bool = False,
+    isolation: Isolation = "read_uncommitted",
+    is_decided: bool = False,
+    binary_view: bool = False,
+    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int = BATCH_BYTES,
+    verify: bool = True,
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+    on_corrupt: OnCorrupt = "raise",
+    skipped: list[SkippedBytes] | None = None,
+    known_end_offset: int | None = None,
+    indexes: Indexes = DEFAULT_INDEXES,
+) -> LogReading:
+    """Check the arguments of a read, and find its bounds."""
     batch_rows = whole_number("batch_rows", batch_rows, 1)
     batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
     if limit is not None:
         limit = whole_number("limit", limit, 0)
     if known_end_offset is not None:
         known_end_offset = whole_number("known_end_offset", known_end_offset)
-    chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
     indexes = check_indexes(indexes)
     start, end = log.bounds(start_offset, end_offset)
     damage = CorruptionHandler(on_corrupt, skipped)
@@ -117,33 +236,32 @@ def read(
         limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
     if end_timestamp is not None:
         limits["end_timestamp"] = whole_number("end_timestamp", end_timestamp)
-    record_columns = RecordColumns(
-        chosen.names,
-        include_control=include_control,
-        binary_view=binary_view,
-        max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
-        max_bytes=batch_bytes,
-        max_decompressed_bytes=whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
-        **limits,
-    )
+    settings = {
+        "include_control": include_control,
+        "binary_view": binary_view,
+        "max_rows": batch_rows if limit is None else max(min(batch_rows, limit), 1),
+        "max_bytes": batch_bytes,
+        "max_decompressed_bytes": whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
+    }
     may_reach = None
     # The timestamp of a record without one is -1.
     if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
         may_reach = partial(_may_reach, start_timestamp=start_timestamp)
     most_records = end - start if limit is None else min(limit, end - start)
-    scan = RangeScan(log, start, end, damage, known_end_offset=known_end_offset)
-    runs = scan.runs(
-        verify_crc=verify,
-        decodes=on_corrupt == "raise" and start_timestamp is None and end_timestamp is None,
-        few=most_records < SMALL_RANGE,
-        mapped=binary_view,
-        room=record_columns.room,
+    return LogReading(
+        log,
+        RangeScan(log, start, end, damage, known_end_offset=known_end_offset),
+        (start, end),
+        partial(_ArrowBatches, chosen, log, batch_rows, settings | limits),
+        aborted=aborted,
+        broken=broken,
         is_wanted=may_reach,
-    )
-    arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
-    batches = _decode(runs, scan, arrow_batches, aborted, broken)
-    return pa.RecordBatchReader.from_batches(
-        chosen, batches if limit is None else _first_rows(batches, limit)
+        few=most_records < SMALL_RANGE,
+        reading={
+            "verify_crc": verify,
+            "decodes": on_corrupt == "raise" and start_timestamp is None and end_timestamp is None,
+            "mapped": binary_view,
+        },
     )
 
 
@@ -155,33 +273,6 @@ def _find_committed(
         lambda: find_committed(log, start, end, verify=verify, until_broken=True, damage=damage)
     )
     return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
-
-
-def _decode(
-    runs: Iterator[ScannedRun],
-    scan: RangeScan,
-    arrow: _ArrowBatches,
-    aborted: AbortedBatches | None,
-    broken: CorruptionError | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the batches of a scan that are not aborted."""
-    start = scan.first_offset
-    try:
-        for scanned in runs:
-            headers = scanned.headers
-            if scan.first_offset > start:
-                headers = headers[headers["last_offset"] >= scan.first_offset]
-            if aborted is not None:
-                headers = headers[~aborted.of(headers)]
-            for is_full in scanned.of(headers).decode(arrow.columns):
-                if is_full:
-                    yield from arrow.take()
-    except (KafkaStoreError, OSError):
-        yield from arrow.take()
-        raise
-    yield from arrow.take()
-    if broken is not None:  # after it, no offset is decided
-        raise broken
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
@@ -209,9 +300,9 @@ class _ArrowBatches:
     """Build Arrow record batches from the buffers of `RecordColumns`."""
 
     def __init__(
-        self, chosen: pa.Schema, log: LogView, columns: RecordColumns, batch_rows: int
+        self, chosen: pa.Schema, log: LogView, batch_rows: int, settings: dict[str, Any]
     ) -> None:
-        self.columns = columns
+        self.columns = RecordColumns(chosen.names, **settings)
         self._schema = chosen
         self._batch_rows = batch_rows
         # Cached: Arrow creates new objects at each access to fields and types.

@@ -201,6 +201,7 @@ class PartitionLog(LogView):
         skipped: list[SkippedBytes] | None = None,
         known_end_offset: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        threads: int | None = None,
     ) -> pa.RecordBatchReader:
         """Read records into Arrow.
 
@@ -248,13 +249,19 @@ class PartitionLog(LogView):
             ``"trust"``: segments that end before `start_timestamp` according to their time indexes
             are not read; only the first and the last entry of each index are checked. Otherwise all
             segments are read.
+        threads : int, optional
+            How many threads decode. Default: the number of processors that this process may use.
+            The rows and their order are those of one thread; they may be divided into batches
+            differently, usually of at most 8 MiB. A log of less than 2 MiB and a `limit` of less
+            than a million rows are read by the thread that takes the rows.
 
         Returns
         -------
         pyarrow.RecordBatchReader
-            Uses the memory of a few batches, whatever the size of the log. A timestamp whose
-            microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
-            corrupt batch, after all rows before it. Not thread-safe.
+            Uses the memory of a few batches for each thread, whatever the size of the log. A
+            timestamp whose microseconds do not fit 64 bits is null. Reading raises
+            `CorruptBatchError` at the first corrupt batch, after all rows before it. Not
+            thread-safe. A reader that is dropped stops the threads.
         """
         from kafkastore.log import records_as_arrow  # importing pyarrow takes longer than a lookup
 
@@ -279,6 +286,7 @@ class PartitionLog(LogView):
             skipped=skipped,
             known_end_offset=known_end_offset,
             indexes=indexes,
+            threads=threads,
         )
 
     def offset_for_timestamp(
