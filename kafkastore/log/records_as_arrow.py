@@ -27,7 +27,7 @@ from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, ch
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.log.piece_reading import LogReading, read_parallel
-from kafkastore.log.range_scan import SMALL_RANGE, RangeScan
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
@@ -234,12 +234,19 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
     limit, isolation, verify = options.limit, options.isolation, options.verify
     start, end = log.bounds(options.start_offset, options.end_offset)
     damage = CorruptionHandler(options.on_corrupt, options.skipped)
+    start_timestamp, end_timestamp = options.start_timestamp, options.end_timestamp
+    may_reach = None
+    # The timestamp of a record without one is -1.
+    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+        if options.on_corrupt == "raise":  # else the bytes that are skipped are reported
+            since = partial(_start_since, log, start, end, start_timestamp)
+            start = log.retry_if_changed(since)
     aborted = broken = None
     if reads_committed(isolation) and options.is_decided:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
-    start_timestamp, end_timestamp = options.start_timestamp, options.end_timestamp
     settings: dict[str, Any] = {
         "include_control": options.include_control,
         "binary_view": options.binary_view,
@@ -253,10 +260,6 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
         settings["start_timestamp"] = start_timestamp
     if end_timestamp is not None:
         settings["end_timestamp"] = end_timestamp
-    may_reach = None
-    # The timestamp of a record without one is -1.
-    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
-        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
     most_records = end - start if limit is None else min(limit, end - start)
     return LogReading(
         log,
@@ -285,6 +288,15 @@ def _find_committed(
         lambda: find_committed(log, start, end, verify=verify, until_broken=True, damage=damage)
     )
     return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
+
+
+def _start_since(log: LogView, start: int, end: int, timestamp: int) -> int:
+    """Return the first offset of a range that may reach a timestamp; the end if none may."""
+    for segment in log.segments_between(start, end):
+        first = first_offset_since(segment, timestamp, start)
+        if first is not None:
+            return min(first, end)
+    return end
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:

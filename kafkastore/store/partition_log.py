@@ -251,9 +251,10 @@ class PartitionLog(LogView, ArrowExport):
             The log is known to have records up to this offset, exclusive: an incomplete batch
             before it is corruption.
         indexes : str
-            ``"trust"``: segments that end before `start_timestamp` according to their time indexes
-            are not read; only the first and the last entry of each index are checked. Otherwise all
-            segments are read.
+            ``"trust"``: reading begins at the first record at or after `start_timestamp` according
+            to the time indexes, and segments that end before it are skipped; only the entries that
+            are used, the first and the last of each index are checked. Otherwise all segments are
+            read.
         threads : int, optional
             How many threads decode. Default: the number of processors that this process may use.
             The rows and their order are those of one thread; they may be divided into batches
