@@ -98,14 +98,13 @@ def schema(
     return pa.schema([(name, types[name]) for name in known if name in columns])
 
 
-class ArrowArguments(TypedDict, total=False):
-    """The arguments of `PartitionLog.to_arrow` that make sense for several logs."""
+class ScanArguments(TypedDict, total=False):
+    """The arguments of `PartitionLog.to_arrow` for a query engine, which has its own limit."""
 
     start_offset: int | None
     end_offset: int | None
     start_timestamp: int | None
     end_timestamp: int | None
-    limit: int | None
     include_headers: bool
     include_control: bool
     isolation: Isolation
@@ -116,8 +115,14 @@ class ArrowArguments(TypedDict, total=False):
     max_decompressed_bytes: int
     on_corrupt: OnCorrupt
     skipped: list[SkippedBytes] | None
-    indexes: Indexes
     threads: int | None
+
+
+class ArrowArguments(ScanArguments, total=False):
+    """The arguments of `PartitionLog.to_arrow` that make sense for several logs."""
+
+    limit: int | None
+    indexes: Indexes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
