@@ -204,6 +204,7 @@ class PartitionLog(LogView, ArrowExport):
         skipped: list[SkippedBytes] | None = None,
         known_end_offset: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        threads: int | None = None,
     ) -> LogTable:
         """Return records as an Arrow table that is read when it is used.
 
@@ -250,18 +251,24 @@ class PartitionLog(LogView, ArrowExport):
             The log is known to have records up to this offset, exclusive: an incomplete batch
             before it is corruption.
         indexes : str
-            ``"trust"``: segments that end before `start_timestamp` according to their time indexes
-            are not read; only the first and the last entry of each index are checked. Otherwise all
-            segments are read.
+            ``"trust"``: reading begins at the first record at or after `start_timestamp` according
+            to the time indexes, and segments that end before it are skipped; only the entries that
+            are used, the first and the last of each index are checked. Otherwise all segments are
+            read.
+        threads : int, optional
+            How many threads decode. Default: the number of processors that this process may use.
+            The rows and their order are those of one thread; they may be divided into batches
+            differently, usually of at most 8 MiB. A log of less than 2 MiB and a `limit` of less
+            than a million rows are read by the thread that takes the rows.
 
         Returns
         -------
         LogTable
             Iterate over it for `pyarrow.RecordBatch` objects, or pass it to pyarrow, DuckDB, Polars
-            or pandas. It uses the memory of a few batches, whatever the size of the log. Each
-            iteration reads anew, and appends to `skipped` again. A timestamp whose microseconds do
-            not fit 64 bits is null. Reading raises `CorruptBatchError` at the first corrupt batch,
-            after all rows before it.
+            or pandas. It uses the memory of a few batches for each thread, whatever the size of the
+            log. Each iteration reads anew, and appends to `skipped` again; one that is dropped
+            stops its threads. A timestamp whose microseconds do not fit 64 bits is null. Reading
+            raises `CorruptBatchError` at the first corrupt batch, after all rows before it.
 
         Raises
         ------
@@ -269,7 +276,7 @@ class PartitionLog(LogView, ArrowExport):
             If an argument has a wrong type or value.
         """
         # Importing pyarrow takes longer than a lookup.
-        from kafkastore.log.records_as_arrow import ArrowOptions
+        from kafkastore.log.records_as_arrow import ArrowOptions, read
         from kafkastore.store.log_table import LogTable
 
         options = ArrowOptions(
@@ -293,8 +300,9 @@ class PartitionLog(LogView, ArrowExport):
             skipped=skipped,
             known_end_offset=known_end_offset,
             indexes=indexes,
+            threads=threads,
         )
-        return LogTable(lambda: (self,), options)
+        return LogTable(options.schema, lambda: read(self, options))
 
     def offset_for_timestamp(
         self,
