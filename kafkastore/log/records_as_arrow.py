@@ -49,6 +49,11 @@ COLUMN_TYPES = {
 }
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
+#: Types without loss: ms of any size, and header names as bytes, which need not be UTF-8.
+EXACT_TYPES = {
+    "timestamp": pa.int64(),
+    HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
+}
 
 
 def schema(
@@ -56,11 +61,12 @@ def schema(
     *,
     include_headers: bool = False,
     binary_view: bool = False,
+    exact: bool = False,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
     They are in the source's order; an unknown name raises an error. `include_headers` adds
-    `headers` if `columns` is not given. With `binary_view`, `key` and `value` are of that type.
+    `headers` if `columns` is not given. `binary_view` and `exact`: `VIEW_TYPES`, `EXACT_TYPES`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -69,7 +75,7 @@ def schema(
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
-    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {}) | (EXACT_TYPES if exact else {})
     return pa.schema([(name, types[name]) for name in known if name in columns])
 
 
@@ -87,6 +93,7 @@ def read(
     isolation: Isolation = "read_uncommitted",
     is_decided: bool = False,
     binary_view: bool = False,
+    exact: bool = False,
     batch_rows: int = BATCH_ROWS,
     batch_bytes: int = BATCH_BYTES,
     verify: bool = True,
@@ -96,14 +103,16 @@ def read(
     known_end_offset: int | None = None,
     indexes: Indexes = DEFAULT_INDEXES,
 ) -> pa.RecordBatchReader:
-    """Read records into Arrow; see `PartitionLog.to_arrow`."""
+    """Read records into Arrow; see `PartitionLog.to_arrow`, and for `exact` `schema`."""
     batch_rows = whole_number("batch_rows", batch_rows, 1)
     batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
     if limit is not None:
         limit = whole_number("limit", limit, 0)
     if known_end_offset is not None:
         known_end_offset = whole_number("known_end_offset", known_end_offset)
-    chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
+    chosen = schema(
+        columns, include_headers=include_headers, binary_view=binary_view, exact=exact
+    )
     indexes = check_indexes(indexes)
     start, end = log.bounds(start_offset, end_offset)
     damage = CorruptionHandler(on_corrupt, skipped)
@@ -121,6 +130,7 @@ def read(
         chosen.names,
         include_control=include_control,
         binary_view=binary_view,
+        in_millis=exact,
         max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
         max_bytes=batch_bytes,
         max_decompressed_bytes=whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
@@ -250,9 +260,12 @@ class _ArrowBatches:
             )
         if name == HEADERS_COLUMN:
             nulls, validity, offsets, name_count, names, values = parts
+            name_type, value_type = list(kind.value_type)
+            is_exact = name_type.type == pa.binary()
+            as_names = partial(_binary, pa.binary()) if is_exact else _text
             pairs = pa.StructArray.from_arrays(
-                [_text(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=list(HEADERS_TYPE.value_type),
+                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
+                fields=[name_type, value_type],
             )
             wrapped = [_validity(validity), pa.py_buffer(offsets)]
             return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
