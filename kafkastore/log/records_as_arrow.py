@@ -52,6 +52,11 @@ COLUMN_TYPES = {
 }
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
+#: Types without loss: ms of any size, and header names as bytes, which need not be UTF-8.
+EXACT_TYPES = {
+    "timestamp": pa.int64(),
+    HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
+}
 #: The type of a dictionary-encoded `topic`.
 DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
 
@@ -78,12 +83,13 @@ def schema(
     *,
     include_headers: bool = False,
     binary_view: bool = False,
+    exact: bool = False,
     dictionary: bool = False,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
     They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
-    `binary_view` is the type of `key` and `value`; `dictionary` encodes `topic`.
+    `binary_view` and `exact`: `VIEW_TYPES`, `EXACT_TYPES`; `dictionary` encodes `topic`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -92,7 +98,7 @@ def schema(
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
-    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {}) | (EXACT_TYPES if exact else {})
     if dictionary:
         types["topic"] = DICTIONARY_TYPE
     return pa.schema([(name, types[name]) for name in known if name in columns])
@@ -138,6 +144,7 @@ class ArrowOptions:
     isolation: Isolation = "read_uncommitted"
     is_decided: bool = False
     binary_view: bool = False
+    exact: bool = False
     all_topics: tuple[str, ...] | None = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
@@ -169,6 +176,7 @@ class ArrowOptions:
             self.columns,
             include_headers=self.include_headers,
             binary_view=self.binary_view,
+            exact=self.exact,
             dictionary=self.all_topics is not None,
         )
 
@@ -250,6 +258,7 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
     settings: dict[str, Any] = {
         "include_control": options.include_control,
         "binary_view": options.binary_view,
+        "in_millis": options.exact,
         "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
         "max_bytes": options.batch_bytes,
         "max_decompressed_bytes": options.max_decompressed_bytes,
@@ -364,9 +373,12 @@ class _ArrowBatches:
             )
         if name == HEADERS_COLUMN:
             nulls, validity, offsets, name_count, names, values = parts
+            name_type, value_type = list(kind.value_type)
+            is_exact = name_type.type == pa.binary()
+            as_names = partial(_binary, pa.binary()) if is_exact else _text
             pairs = pa.StructArray.from_arrays(
-                [_text(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=list(HEADERS_TYPE.value_type),
+                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
+                fields=[name_type, value_type],
             )
             wrapped = [_validity(validity), pa.py_buffer(offsets)]
             return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
