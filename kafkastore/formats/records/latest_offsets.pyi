@@ -1,0 +1,25 @@
+from _typeshed import ReadableBuffer
+
+class LatestOffsets:
+    count: int
+    end_place: int
+    def __init__(
+        self, *, across_partitions: bool = False, secret: ReadableBuffer | None = None
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    def add(
+        self,
+        rows: int,
+        keys: tuple[int, ReadableBuffer | None, ReadableBuffer, ReadableBuffer | None],
+        offsets: ReadableBuffer,
+        timestamps: ReadableBuffer | None = None,
+        shift: int = 0,
+    ) -> None: ...
+    def find_latest(
+        self,
+        rows: int,
+        keys: tuple[int, ReadableBuffer | None, ReadableBuffer, ReadableBuffer | None],
+        offsets: ReadableBuffer,
+        shift: int = 0,
+    ) -> bytearray: ...
