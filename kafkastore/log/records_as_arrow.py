@@ -211,7 +211,7 @@ def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
     )
     arrow_batches = _ArrowBatches(options, log, record_columns)
     batches = _decode(runs, scan, arrow_batches, aborted, broken)
-    yield from batches if limit is None else _first_rows(batches, limit)
+    yield from batches if limit is None else first_rows(batches, limit)
 
 
 def read_several(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
@@ -276,7 +276,7 @@ def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
     return largest is None or largest >= start_timestamp
 
 
-def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """Yield at most `limit` rows, and read no batch after them."""
     left = limit
     while left > 0 and (batch := next(batches, None)) is not None:

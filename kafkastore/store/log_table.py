@@ -1,7 +1,8 @@
 """The table of records that `to_arrow` returns."""
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakSet
@@ -9,6 +10,7 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.latest_records import LatestArguments, read_latest
 from kafkastore.log.log_view import LogView
 from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_several
 
@@ -25,10 +27,19 @@ class LogTable:
         Returns the logs in the order of the rows; called for each reading.
     options : ArrowOptions
         What is read of them.
+    read : callable
+        Reads the logs by the options: all records, or some of them.
     """
 
-    def __init__(self, list_logs: Callable[[], Iterable[LogView]], options: ArrowOptions) -> None:
-        self._list_logs, self._options = list_logs, options
+    def __init__(
+        self,
+        list_logs: Callable[[], Iterable[LogView]],
+        options: ArrowOptions,
+        read: Callable[
+            [Iterable[LogView], ArrowOptions], Iterator[pa.RecordBatch]
+        ] = read_several,
+    ) -> None:
+        self._list_logs, self._options, self._read_logs = list_logs, options, read
         #: Iterations that are not finished.
         self._iterations: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
         self._next: Generator[pa.RecordBatch, None, None] | None = None
@@ -48,7 +59,7 @@ class LogTable:
         return iteration
 
     def _read(self) -> Generator[pa.RecordBatch, None, None]:
-        yield from read_several(self._list_logs(), self._options)
+        yield from self._read_logs(self._list_logs(), self._options)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a `pyarrow.RecordBatchReader` that reads the records from the first on."""
@@ -132,4 +143,23 @@ def table_of_partitions(
     return LogTable(
         lambda: logs_of(chosen),
         ArrowOptions(columns=columns, all_topics=topics if dictionary else None, **options),
+    )
+
+
+def latest_of_partitions(
+    logs_of: Callable[[Sequence[TopicPartition]], Iterable[LogView]],
+    chosen: Sequence[TopicPartition],
+    columns: Sequence[str] | None = None,
+    *,
+    include_tombstones: bool = False,
+    dictionary: bool = False,
+    **options: Unpack[LatestArguments],
+) -> LogTable:
+    """Return the last records of some partitions of a topic; see `TopicLogs.latest`."""
+    logs_of(chosen)  # raises an error now if one is missing or duplicate
+    topics = tuple({each.topic for each in chosen})
+    return LogTable(
+        lambda: logs_of(chosen),
+        ArrowOptions(columns=columns, all_topics=topics if dictionary else None, **options),
+        partial(read_latest, include_tombstones=include_tombstones),
     )

@@ -304,65 +304,83 @@ class PartitionLog(LogView, ArrowExport):
         end_offset: int | None = None,
         start_timestamp: int | None = None,
         end_timestamp: int | None = None,
+        limit: int | None = None,
         include_headers: bool = False,
         include_tombstones: bool = False,
+        dictionary: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
         verify: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
-    ) -> pa.RecordBatchReader:
-        """Read the last record of each key into Arrow, as compaction would leave the log.
+        indexes: Indexes = DEFAULT_INDEXES,
+    ) -> LogTable:
+        """Return the last record of each key as an Arrow table, as compaction would leave the log.
 
         Only committed records count, as for ``isolation="read_committed"`` of `to_arrow`: records
-        of aborted transactions do not replace earlier ones, and nothing after the last stable
-        offset is read. Records without a key are left out.
+        of aborted transactions do not replace earlier ones, and records from the last stable offset
+        on are not read. Records without a key are left out.
 
         Parameters
         ----------
         columns : sequence of str, optional
             As for `to_arrow`.
         start_offset, end_offset, start_timestamp, end_timestamp : int, optional
-            As for `to_arrow`; records outside do not count. With ``end_timestamp`` the result is
-            the state of the keys at that time.
+            As for `to_arrow`; records outside do not count. With `end_timestamp` the result is the
+            state of the keys at that time.
+        limit : int, optional
+            Maximum number of rows; the keys of all records are read nevertheless.
         include_headers : bool
-            Whether to add the `headers` column if `columns` is not given.
+            As for `to_arrow`.
         include_tombstones : bool
-            Whether a key whose last value is null, and which is so deleted, has a row.
-        batch_rows, batch_bytes, verify, max_decompressed_bytes, on_corrupt, skipped
+            Whether a key whose last value is null, which deletes the key, has a row.
+        dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
+            As for `to_arrow`.
+        on_corrupt, skipped, indexes
             As for `to_arrow`.
 
         Returns
         -------
-        pyarrow.RecordBatchReader
-            Rows in offset order. Reading begins with a pass over the keys, and decodes the log
-            again for the rows. It uses up to 26 bytes of memory for each key, and the memory of a
-            few batches. Corrupt bytes raise before the first row. Rows that a broker deletes
-            between the passes are missing. Not thread-safe.
+        LogTable
+            In offset order. Reading begins with a pass over all keys, and decodes the records again
+            for the rows. It uses up to 26 bytes of memory for each key, and the memory of a few
+            batches. Corrupt bytes raise before the first row. Records that a broker deletes between
+            the passes are missing.
+
+        Raises
+        ------
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
 
         Notes
         -----
-        Source: Kafka 2.4.0 ``Cleaner.shouldRetainRecord``. Keys are compared by 96 bits of a hash
-        under a random secret: one of a billion keys is lost with a probability below 10^-10.
-        """
-        from kafkastore.log import latest_records  # importing pyarrow takes longer than a lookup
+        Keys are compared by 96 bits of a hash with a random secret: that any two of a billion keys
+        are taken for one has a probability below 10^-11.
 
-        return latest_records.read(
-            [self],
+        Source: Kafka 2.4.0 ``Cleaner.shouldRetainRecord``.
+        """
+        from kafkastore.store.log_table import latest_of_partitions  # imports pyarrow
+
+        return latest_of_partitions(
+            lambda _: (self,),
+            (self.topic_partition,),
             columns,
+            include_tombstones=include_tombstones,
+            dictionary=dictionary,
             start_offset=start_offset,
             end_offset=end_offset,
             start_timestamp=start_timestamp,
             end_timestamp=end_timestamp,
+            limit=limit,
             include_headers=include_headers,
-            include_tombstones=include_tombstones,
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
             verify=verify,
             max_decompressed_bytes=max_decompressed_bytes,
             on_corrupt=on_corrupt,
             skipped=skipped,
+            indexes=indexes,
         )
 
     def offset_for_timestamp(

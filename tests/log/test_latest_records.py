@@ -21,6 +21,7 @@ from kafkastore import CorruptBatchError
 from kafkastore.errors import ArgumentTypeError
 from kafkastore.log import latest_records
 from kafkastore.log.damage import SkippedBytes
+from kafkastore.log.records_as_arrow import ArrowOptions
 
 MICROS_END = 2**63 // 1000
 
@@ -85,12 +86,12 @@ def test_keys_that_moved_between_partitions_have_their_newest_record(tmp_path):
     for number in range(examples(120)):
         logs = topic_logs(f"{SEED}/topic/{number}", 4)
         root = write_topic(tmp_path / str(number), "t", logs)
-        opened = list(kafkastore.open(root))
+        topic = kafkastore.open(root).topic("t")
         records = {n: comparable(committed(log)) for n, log in logs.items()}
         keys = [{record[3] for record in each} - {None} for each in records.values()]
         moved += sum(map(len, keys)) > len(set().union(*keys))
         for tombstones in (False, True):
-            got = rows(latest_records.read(opened, include_tombstones=tombstones))
+            got = rows(topic.latest(include_tombstones=tombstones))
             found = latest(records, include_tombstones=tombstones)
             wanted_offsets = [(partition, record[0]) for partition, record in found]
             assert [each[:2] for each in got] == wanted_offsets
@@ -231,13 +232,13 @@ def test_what_is_appended_between_the_passes_does_not_count(tmp_path):
     reader = log.latest()
     batch = record(b"k", b"later").with_offset(2)
     assert rows(log.latest())[0][1] == 0
-    found = latest_records._find_latest((log,), {"isolation": "read_committed"}, None)
+    found, _ = latest_records.find_latest((log,), ArrowOptions(isolation="read_committed"))
     with open(log.segments[-1].log_path, "ab") as file:
         file.write(batch.data)
     log.refresh()
     key = (0, None, memoryview(b"\0\0\0\0\1\0\0\0"), b"k")
-    assert found.offsets.find_latest(1, key, (0).to_bytes(8, "little")) == b"\1"
-    assert found.offsets.find_latest(1, key, (2).to_bytes(8, "little")) == b"\0"
+    assert found.find_latest(1, key, (0).to_bytes(8, "little")) == b"\1"
+    assert found.find_latest(1, key, (2).to_bytes(8, "little")) == b"\0"
     assert [row[1] for row in rows(reader)] == [1, 2]  # reading begins with the first batch
 
 
