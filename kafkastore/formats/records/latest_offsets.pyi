@@ -1,5 +1,7 @@
 from _typeshed import ReadableBuffer
 
+def hash_of_key(key: ReadableBuffer, secret: ReadableBuffer) -> bytes: ...
+
 class LatestOffsets:
     count: int
     end_place: int

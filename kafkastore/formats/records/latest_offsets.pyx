@@ -115,10 +115,7 @@ cdef class LatestOffsets:
     cdef bint is_busy                 # a thread works on it without the GIL
 
     def __cinit__(self, *, bint across_partitions=False, secret=None):
-        cdef const uint8_t[::1] random = urandom(16) if secret is None else secret
-        if random.shape[0] != 16:
-            raise ArgumentValueError("secret", "16 bytes", random.shape[0])
-        self.key.low, self.key.high = load_word(&random[0], 8), load_word(&random[8], 8)
+        self.key = key_of(urandom(16) if secret is None else secret)
         if across_partitions:
             self.size, self.empty_share = SIZE_WITH_TIMESTAMP, EMPTY_SHARE_WITH_TIMESTAMP
         else:
@@ -332,6 +329,21 @@ cdef class LatestOffsets:
         while slot < end:
             self._at(slot).place = -1
             slot += 1
+
+
+def hash_of_key(const uint8_t[::1] key not None, secret not None):
+    """Return the hash of a key under a secret of 16 bytes; entries hold its first 12 bytes."""
+    cdef SipHash found = sip_hash(key_of(secret), &key[0] if key.shape[0] else &NOTHING,
+                                  key.shape[0])
+    return (<object> found.low).to_bytes(8, "little") + (<object> found.high).to_bytes(8, "little")
+
+
+cdef SipKey key_of(const uint8_t[::1] secret) except *:
+    cdef SipKey key
+    if secret.shape[0] != 16:
+        raise ArgumentValueError("secret", "16 bytes", secret.shape[0])
+    key.low, key.high = load_word(&secret[0], 8), load_word(&secret[8], 8)
+    return key
 
 
 cdef int check(Outcome outcome) except -1:
