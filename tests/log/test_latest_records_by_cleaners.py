@@ -48,9 +48,9 @@ def produce(context, chance):
         for producer in live:
             transaction(context, producer, chance.choice(("commit", "abort")))
     # The active segment is not cleaned: large records begin others.
+    large = [[Produced(timestamp, b"last %d" % number, bytes(2000))] for number in range(2)]
     for partition in range(PARTITIONS):
-        for number in range(2):
-            context.produce("t", [[Produced(timestamp, b"last %d" % number, bytes(2000))]], partition)
+        context.produce("t", large, partition)
 
 
 def transaction(context, producer, action):
