@@ -266,9 +266,9 @@ class SegmentGoneError(KafkaStoreError):
 
 
 class OffsetOverflowError(KafkaStoreError):
-    """An offset too far above the segment's base offset; roll or split it.
+    """Offsets too large: too far above their segment, or as a sum for all partitions.
 
-    The relative offset must be at most 2^31 - 1.
+    The relative offset in a segment must be at most 2^31 - 1: roll or split it.
     """
 
 

@@ -192,7 +192,7 @@ def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
         batches = reading.in_order()
     else:
         batches = read_parallel([reading], threads)
-    yield from batches if limit is None else _first_rows(batches, limit)
+    yield from batches if limit is None else first_rows(batches, limit)
 
 
 def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
@@ -206,7 +206,7 @@ def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.Rec
         batches = _one_by_one(logs, options)
     else:
         batches = read_parallel(_opened(logs, options), threads)
-    yield from batches if limit is None else _first_rows(batches, limit)
+    yield from batches if limit is None else first_rows(batches, limit)
 
 
 def _is_small(limit: int | None) -> bool:
@@ -321,7 +321,7 @@ def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
     return largest is None or largest >= start_timestamp
 
 
-def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """Yield at most `limit` rows, and read no batch after them."""
     left = limit
     while left > 0 and (batch := next(batches, None)) is not None:

@@ -304,6 +304,93 @@ class PartitionLog(LogView, ArrowExport):
         )
         return LogTable(options.schema, lambda: read(self, options))
 
+    def latest(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        start_timestamp: int | None = None,
+        end_timestamp: int | None = None,
+        limit: int | None = None,
+        include_headers: bool = False,
+        include_tombstones: bool = False,
+        dictionary: bool = False,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+        verify: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
+    ) -> LogTable:
+        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+
+        Only committed records count, as for ``isolation="read_committed"`` of `to_arrow`: records
+        of aborted transactions do not replace earlier ones, and records from the last stable offset
+        on are not read. Records without a key are left out.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            As for `to_arrow`.
+        start_offset, end_offset, start_timestamp, end_timestamp : int, optional
+            As for `to_arrow`; records outside do not count. With `end_timestamp` the result is the
+            state of the keys at that time.
+        limit : int, optional
+            Maximum number of rows; the keys of all records are read nevertheless.
+        include_headers : bool
+            As for `to_arrow`.
+        include_tombstones : bool
+            Whether a key whose last value is null, which deletes the key, has a row.
+        dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
+            As for `to_arrow`.
+        on_corrupt, skipped, indexes
+            As for `to_arrow`.
+
+        Returns
+        -------
+        LogTable
+            In offset order. Reading begins with a pass over all keys, and decodes the records again
+            for the rows. It uses up to 26 bytes of memory for each key, and the memory of a few
+            batches. Corrupt bytes raise before the first row. Records that a broker deletes between
+            the passes are missing.
+
+        Raises
+        ------
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+
+        Notes
+        -----
+        Keys are compared by 96 bits of a hash with a random secret: that any two of a billion keys
+        are taken for one has a probability below 10^-11.
+
+        Source: Kafka 2.4.0 ``Cleaner.shouldRetainRecord``.
+        """
+        from kafkastore.store.log_table import latest_of_partitions  # imports pyarrow
+
+        return latest_of_partitions(
+            lambda _: (self,),
+            (self.topic_partition,),
+            columns,
+            include_tombstones=include_tombstones,
+            dictionary=dictionary,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            start_timestamp=start_timestamp,
+            end_timestamp=end_timestamp,
+            limit=limit,
+            include_headers=include_headers,
+            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
+            verify=verify,
+            max_decompressed_bytes=max_decompressed_bytes,
+            on_corrupt=on_corrupt,
+            skipped=skipped,
+            indexes=indexes,
+        )
+
     def offset_for_timestamp(
         self,
         target_timestamp: int,
