@@ -20,7 +20,6 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
 from kafkastore.log.record_reading import read_records
-from kafkastore.lookup.explanation import Explanation, explain
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
@@ -30,6 +29,8 @@ from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
+
+    from kafkastore.lookup.explanation import Explanation
 
 
 class PartitionLog(LogView):
@@ -428,6 +429,8 @@ class PartitionLog(LogView):
         CorruptBatchError
             If a batch on the search path is corrupt.
         """
+        from kafkastore.lookup.explanation import explain  # with all that may make answers differ
+
         target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
         return self.retry_if_changed(lambda: explain(self, target_timestamp, choice))
