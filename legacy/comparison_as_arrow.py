@@ -64,7 +64,7 @@ def compare_as_arrow(
     ----------
     logs : PartitionLog or iterable of PartitionLog
         A partition, or several, such as a store.
-    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
+    timestamps : iterable of int or datetime, or numpy.ndarray of int64, shape (n,)
         ms since 1970, at least 0; looked up in each partition.
     now, mtimes, rules, legacy_rules, whole_seconds
         As for `compare`.

@@ -5,12 +5,13 @@ Records are decoded directly into Arrow's buffers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import check_collection, timestamp_ms, whole_number
 from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_columns import (
@@ -79,8 +80,8 @@ def read(
     *,
     start_offset: int | None = None,
     end_offset: int | None = None,
-    start_timestamp: int | None = None,
-    end_timestamp: int | None = None,
+    start_timestamp: int | datetime | None = None,
+    end_timestamp: int | datetime | None = None,
     limit: int | None = None,
     include_headers: bool = False,
     include_control: bool = False,
@@ -114,9 +115,10 @@ def read(
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
     if start_timestamp is not None:
-        limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
+        start_timestamp = timestamp_ms("start_timestamp", start_timestamp)
+        limits["start_timestamp"] = start_timestamp
     if end_timestamp is not None:
-        limits["end_timestamp"] = whole_number("end_timestamp", end_timestamp)
+        limits["end_timestamp"] = timestamp_ms("end_timestamp", end_timestamp)
     record_columns = RecordColumns(
         chosen.names,
         include_control=include_control,

@@ -28,7 +28,10 @@ class SentByValue:
 
 def sent_by_value(value: object) -> tuple[Any, ...]:
     """Return a function that is sent by value, and the object's own pickle."""
-    return load, (cloudpickle.dumps((type(value), value.__dict__)),)
+    data = cloudpickle.dumps(  # type: ignore[no-untyped-call]
+        (type(value), value.__dict__)
+    )
+    return load, (data,)
 
 
 def load(data: bytes) -> Any:
@@ -57,4 +60,6 @@ def missing_module(error: ModuleNotFoundError) -> ModuleNotFoundError:
     )
 
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(  # type: ignore[no-untyped-call]
+    sys.modules[__name__]
+)

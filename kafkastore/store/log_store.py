@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import check_collection, timestamp_ms, whole_number
 from kafkastore.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -255,7 +256,7 @@ class LogStore:
 
     def offsets_for_times(
         self,
-        timestamps_to_search: Mapping[AnyPartition, int],
+        timestamps_to_search: Mapping[AnyPartition, int | datetime],
         *,
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
@@ -267,8 +268,9 @@ class LogStore:
 
         Parameters
         ----------
-        timestamps_to_search : mapping of partition to int
-            Times, ms since 1970, by ``(topic, partition)`` or ``"topic-partition"``.
+        timestamps_to_search : mapping of partition to int or datetime
+            Times, ms since 1970 or with a time zone, by ``(topic, partition)`` or
+            ``"topic-partition"``.
         rules, isolation, indexes, on_corrupt, skipped
             As for `PartitionLog.offset_for_timestamp`. With ``"raise"``, corrupt bytes of one
             partition are an error for all; ``"skip"`` and ``"stop"`` answer for each.
@@ -282,9 +284,11 @@ class LogStore:
         Raises
         ------
         TypeError
-            If the argument is not a mapping, a key is not a partition, or a time is not an int.
+            If the argument is not a mapping, a key is not a partition, or a time is neither an
+            int nor a datetime.
         ValueError
-            If a time is negative; for special timestamps use `PartitionLog.list_offset`.
+            If a time is negative, or a datetime has no time zone; for special timestamps use
+            `PartitionLog.list_offset`.
         KeyError
             If the store does not contain a partition.
 
@@ -299,7 +303,7 @@ class LogStore:
                 timestamps_to_search,
             )
         asked = {
-            as_topic_partition(partition): whole_number(f"the time for {partition}", timestamp, 0)
+            as_topic_partition(partition): timestamp_ms(f"the time for {partition}", timestamp, 0)
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}

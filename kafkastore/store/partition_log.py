@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import timestamp_ms, timestamps_ms
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import InRemoteSegmentError, SegmentGoneError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
@@ -186,8 +187,8 @@ class PartitionLog(LogView):
         *,
         start_offset: int | None = None,
         end_offset: int | None = None,
-        start_timestamp: int | None = None,
-        end_timestamp: int | None = None,
+        start_timestamp: int | datetime | None = None,
+        end_timestamp: int | datetime | None = None,
         limit: int | None = None,
         include_headers: bool = False,
         include_control: bool = False,
@@ -211,8 +212,9 @@ class PartitionLog(LogView):
             See `records_as_arrow.schema`; values of other columns are never copied.
         start_offset, end_offset : int, optional
             Inclusive, exclusive. Default: from the log start offset to the log end offset.
-        start_timestamp, end_timestamp : int, optional
-            ms since 1970; inclusive, exclusive. The timestamp of a record without one counts as -1.
+        start_timestamp, end_timestamp : int or datetime, optional
+            ms since 1970, or a datetime with a time zone; inclusive, exclusive. The timestamp of a
+            record without one counts as -1.
         limit : int, optional
             Maximum number of rows; little more than these rows is read.
         include_headers : bool
@@ -284,7 +286,7 @@ class PartitionLog(LogView):
 
     def offset_for_timestamp(
         self,
-        target_timestamp: int,
+        target_timestamp: int | datetime,
         rules: str = "correct",
         *,
         isolation: Isolation = "read_uncommitted",
@@ -297,8 +299,8 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
+        target_timestamp : int or datetime
+            ms since 1970, or a datetime with a time zone; inclusive.
         rules : str
             ``"correct"``: the first record in offset order, at or after the log start offset, with
             this timestamp or a later one; never a transaction marker. ``"kip-33"``, or a Kafka
@@ -338,12 +340,13 @@ class PartitionLog(LogView):
             If a batch on the search path is corrupt: the first record at or after the time is then
             unknown.
         ValueError
-            If `isolation`, `untimed` or `indexes` has an unknown value.
+            If `isolation`, `untimed` or `indexes` has an unknown value, or a datetime has no time
+            zone.
         TypeError
-            If the time is not an int.
+            If the time is neither an int nor a datetime.
         """
         if type(target_timestamp) is not int:  # cheaper than a call
-            target_timestamp = whole_number("target_timestamp", target_timestamp)
+            target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = (rules, isolation, untimed, indexes, False)  # equal to a `LookupChoice`, cheaper
         if on_corrupt == "raise":
             lookup: Lookup | None = self.facts.get(choice)
@@ -372,8 +375,9 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        target_timestamps : array_like of int64, shape (n,)
-            ms since 1970, in any order.
+        target_timestamps : array_like, shape (n,)
+            ms since 1970 as int64, or datetimes with time zones, or `numpy.datetime64` in UTC; in
+            any order.
         rules, isolation, untimed, indexes, on_corrupt, skipped
             As for `offset_for_timestamp`.
         remote : dict of int to InRemoteSegmentError, optional
@@ -391,6 +395,7 @@ class PartitionLog(LogView):
         UnknownRemoteSegmentsError, CorruptBatchError, ValueError
             As `offset_for_timestamp`.
         """
+        target_timestamps = timestamps_ms("target_timestamps", target_timestamps)
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
             self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped, remote
@@ -398,7 +403,7 @@ class PartitionLog(LogView):
 
     def explain_timestamp(
         self,
-        target_timestamp: int,
+        target_timestamp: int | datetime,
         rules: str = "correct",
         *,
         isolation: Isolation = "read_uncommitted",
@@ -408,8 +413,8 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
+        target_timestamp : int or datetime
+            ms since 1970, or a datetime with a time zone; inclusive.
         rules, isolation, indexes : str
             As for `offset_for_timestamp`.
 
@@ -431,13 +436,13 @@ class PartitionLog(LogView):
         """
         from kafkastore.lookup.explanation import explain  # with all that may make answers differ
 
-        target_timestamp = whole_number("target_timestamp", target_timestamp)
+        target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
         return self.retry_if_changed(lambda: explain(self, target_timestamp, choice))
 
     def list_offset(
         self,
-        timestamp: int,
+        timestamp: int | datetime,
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
         *,
@@ -453,8 +458,9 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        timestamp : int
-            ms since 1970, or a special timestamp from -1 to -6; ``docs/lookups.md`` lists them.
+        timestamp : int or datetime
+            ms since 1970, a datetime with a time zone, or a special timestamp from -1 to -6, of which
+            ``docs/lookups.md`` has a list.
         rules, isolation : str
             As for `offset_for_timestamp`. Answers are below the high watermark, or below the last
             stable offset.
@@ -494,7 +500,7 @@ class PartitionLog(LogView):
             If the broker does not support that version of the request, or the version has no
             isolation level.
         """
-        timestamp = whole_number("timestamp", timestamp)
+        timestamp = timestamp_ms("timestamp", timestamp)
         query = ListOffsetQuery(
             LookupChoice(rules, isolation, indexes=indexes),
             high_watermark,

@@ -36,4 +36,6 @@ def register(spark: SparkSession) -> None:
 
 
 # A worker must be able to unpickle the class before it imports this package.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(  # type: ignore[no-untyped-call]
+    sys.modules[__name__]
+)
