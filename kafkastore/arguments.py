@@ -55,8 +55,9 @@ def timestamp_ms(
         return whole_number(name, -((EPOCH - value) // MILLISECOND), smallest)
     if hasattr(value, "__index__"):
         return whole_number(name, value, smallest)
-    if getattr(getattr(value, "dtype", None), "kind", "") == "M":
-        return whole_number(name, _datetimes_ms(name, value).item(), smallest)
+    times: Any = value
+    if getattr(getattr(times, "dtype", None), "kind", "") == "M":
+        return whole_number(name, _datetimes_ms(name, times).item(), smallest)
     raise ArgumentTypeError(name, "an int (ms since 1970) or a datetime", value)
 
 
