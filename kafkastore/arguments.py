@@ -45,10 +45,10 @@ def whole_number(
 def timestamp_ms(
     name: str, value: SupportsIndex | datetime, smallest: int = INT64_MIN
 ) -> int:
-    """Return a time in ms since 1970: an int as it is, or a datetime with a time zone.
+    """Return a time, an int or a datetime with a time zone, in ms since 1970.
 
-    Between two ms, the later one counts: records have whole ms, so that records at or after the
-    time, and those before it, are the same. A `numpy.datetime64` is a time in UTC.
+    Rounded up: records have whole ms, so the same ones are before it, and at or after it. A
+    `numpy.datetime64` is in UTC.
     """
     if isinstance(value, datetime):
         check_zone(name, value)
@@ -91,7 +91,7 @@ def _datetimes_ms(name: str, times: NDArray[Any]) -> NDArray[Any]:
 
 def check_zone(name: str, value: datetime) -> None:
     """Refuse a datetime without a time zone, which is another time on each machine."""
-    if value.utcoffset() is None:
+    if value.tzinfo is None or value.utcoffset() is None:  # also `pandas.NaT`
         raise ArgumentValueError(
             name, "a datetime with a time zone, such as datetime(2024, 3, 1, tzinfo=UTC)", value
         )

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import pyarrow as pa
 
-from kafkastore.arguments import INT64_MIN, check_collection, timestamp_ms, whole_number
+from kafkastore.arguments import (
+    INT64_MIN,
+    check_choice,
+    check_collection,
+    timestamp_ms,
+    whole_number,
+)
 from kafkastore.caching import cached_property
 from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
@@ -52,6 +58,9 @@ COLUMN_TYPES = {
 }
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
+_STRING = pa.string()
+#: The encoding that keys and values can be decoded from.
+UTF_8 = "utf-8"
 #: The type of a dictionary-encoded `topic`.
 DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
 
@@ -77,11 +86,12 @@ def schema(
     include_headers: bool = False,
     binary_view: bool = False,
     dictionary: bool = False,
+    decode: str | None = None,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
     They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
-    `binary_view` is the type of `key` and `value`; `dictionary` encodes `topic`.
+    `binary_view` and `decode` are types of `key` and `value`; `dictionary` encodes `topic`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -91,6 +101,8 @@ def schema(
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
     types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    if decode is not None:
+        types |= dict.fromkeys(VIEW_TYPES, pa.string_view() if binary_view else pa.string())
     if dictionary:
         types["topic"] = DICTIONARY_TYPE
     return pa.schema([(name, types[name]) for name in known if name in columns])
@@ -108,6 +120,7 @@ class ArrowArguments(TypedDict, total=False):
     include_control: bool
     isolation: Isolation
     binary_view: bool
+    decode: str | None
     batch_rows: int
     batch_bytes: int
     verify: bool
@@ -135,6 +148,7 @@ class ArrowOptions:
     isolation: Isolation = "read_uncommitted"
     is_decided: bool = False
     binary_view: bool = False
+    decode: str | None = None
     all_topics: tuple[str, ...] | None = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
@@ -154,6 +168,8 @@ class ArrowOptions:
                 object.__setattr__(self, name, timestamp_ms(name, time))
         check_on_corrupt(self.on_corrupt)
         reads_committed(self.isolation)
+        if self.decode is not None:
+            check_choice("decode", self.decode, (UTF_8,))
         check_indexes(self.indexes)
         if self.columns is not None:
             check_collection("columns", self.columns)
@@ -168,6 +184,7 @@ class ArrowOptions:
             include_headers=self.include_headers,
             binary_view=self.binary_view,
             dictionary=self.all_topics is not None,
+            decode=self.decode,
         )
 
 
@@ -295,6 +312,7 @@ class _ArrowBatches:
         self.columns = columns
         self._schema = options.schema
         self._batch_rows = options.batch_rows
+        self._is_binary = options.decode is None
         # Cached: Arrow creates new objects at each access to fields and types.
         self._fields = [(field.name, field.type) for field in self._schema]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
@@ -324,7 +342,7 @@ class _ArrowBatches:
             return self._repeat(name, kind, rows)
         parts = buffers[name]
         if name in ("key", "value"):
-            return _binary(kind, rows, parts)
+            return _binary(kind, rows, parts) if self._is_binary else _text(rows, parts, kind)
         if name == "timestamp":
             nulls, validity, values = parts
             return pa.Array.from_buffers(
@@ -368,12 +386,17 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
     return pa.Array.from_buffers(kind, rows, wrapped, nulls)
 
 
-def _text(rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
+def _text(
+    rows: int, parts: tuple[int, Any, Any, Any], kind: pa.DataType = _STRING
+) -> pa.Array:
     """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
-    texts = _binary(pa.string(), rows, parts)
+    texts = _binary(kind, rows, parts)
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        names = texts.view(pa.binary()).to_pylist()
-        return pa.array([name.decode("utf-8", "replace") for name in names], pa.string())
+        found = _binary(pa.binary() if kind == _STRING else pa.binary_view(), rows, parts)
+        return pa.array(
+            [None if each is None else each.decode(UTF_8, "replace") for each in found.to_pylist()],
+            kind,
+        )
     return texts

@@ -96,7 +96,9 @@ class LogSegment:
         self.next_base_offset = next_base_offset
 
     def __repr__(self) -> str:
-        return f"LogSegment({str(self.log_path)!r})"
+        following = self.next_base_offset
+        end = "is_active=True" if following is None else f"next_base_offset={following}"
+        return f"LogSegment({str(self.log_path)!r}, {end})"
 
     def _path(self, suffix: str) -> Path:
         return self.directory / segment_file_name(self.base_offset, suffix + self.temporary)

@@ -42,6 +42,8 @@ AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
 AnyPartition = str | tuple[str, int]
 
+#: How many paths are shown.
+_SHOWN_PATHS = 3
 _OF_PARTITIONS = (LOG_SUFFIX, KRAFT_SNAPSHOT_SUFFIX)
 
 FoundDirectory = tuple[Path, LogDir | None]
@@ -156,6 +158,13 @@ class LogStore(ArrowExport):
         self.log_dirs = log_dirs
         self.partitions = partitions
         self.future_partitions = future_partitions
+
+    def __repr__(self) -> str:
+        """Return the paths, and how much was listed when the store was opened."""
+        paths = [repr(str(each)) for each in self.paths]
+        more = [f"and {len(paths) - _SHOWN_PATHS} more"] * (len(paths) > _SHOWN_PATHS)
+        shown = ", ".join([*paths[:_SHOWN_PATHS], *more])
+        return f"LogStore({shown}, topics={len(self.topics)}, partitions={len(self.partitions)})"
 
     @property
     def paths(self) -> list[Path]:

@@ -145,6 +145,8 @@ class PartitionLog(LogView, ArrowExport):
     ) -> Iterator[Record]:
         """Read records one by one; for many records, `to_arrow` is faster.
 
+        ``for record in log`` does the same for all records.
+
         Parameters
         ----------
         start_offset, end_offset : int, optional
@@ -182,6 +184,18 @@ class PartitionLog(LogView, ArrowExport):
             skipped=skipped,
         )
 
+    def __iter__(self) -> Iterator[Record]:
+        """Read all records, as `records` does."""
+        return self.records()
+
+    def __repr__(self) -> str:
+        """Return the path, and what was read before; nothing is read."""
+        known = {name: self.facts.get(name) for name in ("log_start_offset", "log_end_offset")}
+        if (segments := self.facts.get("segments")) is not None:
+            known["segments"] = len(segments)
+        shown = [f"{name}={value}" for name, value in known.items() if value is not None]
+        return f"{type(self).__name__}({', '.join([repr(str(self.path)), *shown])})"
+
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
@@ -196,6 +210,7 @@ class PartitionLog(LogView, ArrowExport):
         isolation: Isolation = "read_uncommitted",
         is_decided: bool = False,
         binary_view: bool = False,
+        decode: str | None = None,
         dictionary: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
@@ -211,7 +226,8 @@ class PartitionLog(LogView, ArrowExport):
         Parameters
         ----------
         columns : sequence of str, optional
-            See `records_as_arrow.schema`; values of other columns are never copied.
+            Names of the table below; values of other columns are never copied. Default: `key` to
+            `timestampType`.
         start_offset, end_offset : int, optional
             Inclusive, exclusive. Default: from the log start offset to the log end offset.
         start_timestamp, end_timestamp : int or datetime, optional
@@ -234,6 +250,9 @@ class PartitionLog(LogView, ArrowExport):
             instead of being copied. The file must not be truncated while the result is in use:
             access to a missing page ends the process. Some Arrow functions do not support the type
             binary_view; a cast to binary copies the values.
+        decode : str, optional
+            ``"utf-8"``: `key` and `value` are strings. Bytes that are not UTF-8 become U+FFFD, as
+            in Kafka's StringDeserializer. Default: they are bytes.
         dictionary : bool
             Whether `topic` is dictionary-encoded: a categorical column in pandas and Polars.
         batch_rows : int
@@ -269,6 +288,40 @@ class PartitionLog(LogView, ArrowExport):
         ------
         ArgumentTypeError, ArgumentValueError
             If an argument has a wrong type or value.
+
+        Notes
+        -----
+        The columns, which are always in this order:
+
+        =====================================  ====================================================
+        `key`, `value`                         binary, or string with `decode`; null if missing
+        `topic`                                string
+        `partition`                            int32
+        `offset`                               int64
+        `timestamp`                            timestamp[us, tz=UTC]
+        `timestampType`                        int32: -1 none, 0 CreateTime, 1 LogAppendTime
+        `headers`                              list<struct<key: string, value: binary>>; null if
+                                               there is none
+        `leader_epoch`, `producer_epoch`       int32
+        `producer_id`                          int64
+        `is_transactional`, `is_control`       bool
+        =====================================  ====================================================
+
+        The first seven are the default, and with `headers` those of Spark's Kafka source. A schema
+        is known before anything is read, so JSON is not a type of its own: read it as text, and
+        parse it where you use it, as in the examples.
+
+        Examples
+        --------
+        >>> log = kafkastore.open("kafka-logs")["orders", 0]             # doctest: +SKIP
+        >>> noon = datetime(2024, 3, 1, 12, tzinfo=UTC)                  # doctest: +SKIP
+        >>> texts = log.to_arrow(start_timestamp=noon, decode="utf-8")   # doctest: +SKIP
+        >>> for batch in texts:                                          # doctest: +SKIP
+        ...     print(batch.num_rows, batch["value"][0])
+        >>> frame = texts.to_pandas()                                    # doctest: +SKIP
+        >>> frame["value"].map(json.loads)                               # doctest: +SKIP
+        >>> polars.from_arrow(texts)["value"].str.json_decode()          # doctest: +SKIP
+        >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
         """
         # Importing pyarrow takes longer than a lookup.
         from kafkastore.log.records_as_arrow import ArrowOptions
@@ -286,6 +339,7 @@ class PartitionLog(LogView, ArrowExport):
             isolation=isolation,
             is_decided=is_decided,
             binary_view=binary_view,
+            decode=decode,
             all_topics=(self.topic,) if dictionary else None,
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
