@@ -120,8 +120,8 @@ def test_every_lookup_takes_a_datetime(log: PartitionLog) -> None:
     assert log.offsets_for_timestamps([time, ms]).tolist() == [(ms, 4, 0)] * 2
     assert store.offsets_for_times({"t-0": time}) == store.offsets_for_times({"t-0": ms})
     assert compare(log, [time], now=ms) == compare(log, [ms], now=ms)
-    assert legacy.get_offsets_before(log, time, 1, now=ms) == (
-        legacy.get_offsets_before(log, ms, 1, now=ms)
+    assert legacy.fetch_offsets_before(log, time, 1, ms) == (
+        legacy.fetch_offsets_before(log, ms, 1, ms)
     )
 
 

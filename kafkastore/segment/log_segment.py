@@ -194,7 +194,7 @@ class LogSegment:
     @cached_property
     def summary(self) -> SegmentSummary:
         """The result of one pass over all batch headers; it ends early at corrupt bytes."""
-        valid_bytes, count, magics, largest = 0, 0, set(), -1
+        valid_bytes, count, magics, largest = 0, 0, set[int](), -1
         next_offset, corrupt = self.base_offset, None
         with self.open_log() as log:
             try:
