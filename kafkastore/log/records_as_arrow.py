@@ -6,12 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import pyarrow as pa
 
-from kafkastore.arguments import INT64_MIN, check_collection, thread_count, whole_number
+from kafkastore.arguments import (
+    INT64_MIN,
+    check_choice,
+    check_collection,
+    thread_count,
+    timestamp_ms,
+    whole_number,
+)
 from kafkastore.caching import cached_property
 from kafkastore.errors import ArgumentValueError, CorruptionError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
@@ -52,6 +60,14 @@ COLUMN_TYPES = {
 }
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
+#: Types without loss: ms of any size, and header names as bytes, which need not be UTF-8.
+EXACT_TYPES = {
+    "timestamp": pa.int64(),
+    HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
+}
+_STRING = pa.string()
+#: The encoding that keys and values can be decoded from.
+UTF_8 = "utf-8"
 #: The type of a dictionary-encoded `topic`.
 DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
 
@@ -61,14 +77,14 @@ MANY_ROWS = 1_000_000
 _WHOLE_NUMBERS = {
     "start_offset": INT64_MIN,
     "end_offset": INT64_MIN,
-    "start_timestamp": INT64_MIN,
-    "end_timestamp": INT64_MIN,
     "known_end_offset": INT64_MIN,
     "limit": 0,
     "batch_rows": 1,
     "batch_bytes": 1,
     "max_decompressed_bytes": 0,
 }
+#: The times among them, which become ms since 1970.
+_TIMESTAMPS = ("start_timestamp", "end_timestamp")
 #: Those that are never None.
 _NEEDED = ("batch_rows", "batch_bytes", "max_decompressed_bytes")
 
@@ -78,12 +94,15 @@ def schema(
     *,
     include_headers: bool = False,
     binary_view: bool = False,
+    exact: bool = False,
     dictionary: bool = False,
+    decode: str | None = None,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
     They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
-    `binary_view` is the type of `key` and `value`; `dictionary` encodes `topic`.
+    `binary_view` and `exact`: `VIEW_TYPES`, `EXACT_TYPES`; `decode`: keys and values are text;
+    `dictionary` encodes `topic`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -92,7 +111,9 @@ def schema(
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
-    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {}) | (EXACT_TYPES if exact else {})
+    if decode is not None:
+        types |= dict.fromkeys(VIEW_TYPES, pa.string_view() if binary_view else pa.string())
     if dictionary:
         types["topic"] = DICTIONARY_TYPE
     return pa.schema([(name, types[name]) for name in known if name in columns])
@@ -103,12 +124,13 @@ class ScanArguments(TypedDict, total=False):
 
     start_offset: int | None
     end_offset: int | None
-    start_timestamp: int | None
-    end_timestamp: int | None
+    start_timestamp: int | datetime | None
+    end_timestamp: int | datetime | None
     include_headers: bool
     include_control: bool
     isolation: Isolation
     binary_view: bool
+    decode: str | None
     batch_rows: int
     batch_bytes: int
     verify: bool
@@ -135,14 +157,16 @@ class ArrowOptions:
     columns: Sequence[str] | None = None
     start_offset: int | None = None
     end_offset: int | None = None
-    start_timestamp: int | None = None
-    end_timestamp: int | None = None
+    start_timestamp: int | datetime | None = None
+    end_timestamp: int | datetime | None = None
     limit: int | None = None
     include_headers: bool = False
     include_control: bool = False
     isolation: Isolation = "read_uncommitted"
     is_decided: bool = False
     binary_view: bool = False
+    exact: bool = False
+    decode: str | None = None
     all_topics: tuple[str, ...] | None = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
@@ -159,8 +183,13 @@ class ArrowOptions:
         for name, smallest in _WHOLE_NUMBERS.items():
             if getattr(self, name) is not None or name in _NEEDED:
                 object.__setattr__(self, name, whole_number(name, getattr(self, name), smallest))
+        for name in _TIMESTAMPS:
+            if (time := getattr(self, name)) is not None:
+                object.__setattr__(self, name, timestamp_ms(name, time))
         check_on_corrupt(self.on_corrupt)
         reads_committed(self.isolation)
+        if self.decode is not None:
+            check_choice("decode", self.decode, (UTF_8,))
         check_indexes(self.indexes)
         if self.columns is not None:
             check_collection("columns", self.columns)
@@ -174,7 +203,9 @@ class ArrowOptions:
             self.columns,
             include_headers=self.include_headers,
             binary_view=self.binary_view,
+            exact=self.exact,
             dictionary=self.all_topics is not None,
+            decode=self.decode,
         )
 
 
@@ -189,7 +220,7 @@ def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
         batches = reading.in_order()
     else:
         batches = read_parallel([reading], threads)
-    yield from batches if limit is None else _first_rows(batches, limit)
+    yield from batches if limit is None else first_rows(batches, limit)
 
 
 def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
@@ -203,7 +234,7 @@ def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.Rec
         batches = _one_by_one(logs, options)
     else:
         batches = read_parallel(_opened(logs, options), threads)
-    yield from batches if limit is None else _first_rows(batches, limit)
+    yield from batches if limit is None else first_rows(batches, limit)
 
 
 def _is_small(limit: int | None) -> bool:
@@ -239,7 +270,8 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
     limit, isolation, verify = options.limit, options.isolation, options.verify
     start, end = log.bounds(options.start_offset, options.end_offset)
     damage = CorruptionHandler(options.on_corrupt, options.skipped)
-    start_timestamp, end_timestamp = options.start_timestamp, options.end_timestamp
+    start_timestamp = cast("int | None", options.start_timestamp)
+    end_timestamp = cast("int | None", options.end_timestamp)
     may_reach = None
     # The timestamp of a record without one is -1.
     if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
@@ -255,6 +287,7 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
     settings: dict[str, Any] = {
         "include_control": options.include_control,
         "binary_view": options.binary_view,
+        "in_millis": options.exact,
         "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
         "max_bytes": options.batch_bytes,
         "max_decompressed_bytes": options.max_decompressed_bytes,
@@ -317,7 +350,7 @@ def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
     return largest is None or largest >= start_timestamp
 
 
-def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """Yield at most `limit` rows, and read no batch after them."""
     left = limit
     while left > 0 and (batch := next(batches, None)) is not None:
@@ -332,6 +365,7 @@ class _ArrowBatches:
         self._schema = options.schema
         self.columns = RecordColumns(self._schema.names, **settings)
         self._batch_rows = options.batch_rows
+        self._is_binary = options.decode is None
         # Cached: Arrow creates new objects at each access to fields and types.
         self._fields = [(field.name, field.type) for field in self._schema]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
@@ -361,7 +395,7 @@ class _ArrowBatches:
             return self._repeat(name, kind, rows)
         parts = buffers[name]
         if name in ("key", "value"):
-            return _binary(kind, rows, parts)
+            return _binary(kind, rows, parts) if self._is_binary else _text(rows, parts, kind)
         if name == "timestamp":
             nulls, validity, values = parts
             return pa.Array.from_buffers(
@@ -369,9 +403,12 @@ class _ArrowBatches:
             )
         if name == HEADERS_COLUMN:
             nulls, validity, offsets, name_count, names, values = parts
+            name_type, value_type = list(kind.value_type)
+            is_exact = name_type.type == pa.binary()
+            as_names = partial(_binary, pa.binary()) if is_exact else _text
             pairs = pa.StructArray.from_arrays(
-                [_text(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=list(HEADERS_TYPE.value_type),
+                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
+                fields=[name_type, value_type],
             )
             wrapped = [_validity(validity), pa.py_buffer(offsets)]
             return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
@@ -405,12 +442,17 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
     return pa.Array.from_buffers(kind, rows, wrapped, nulls)
 
 
-def _text(rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
+def _text(
+    rows: int, parts: tuple[int, Any, Any, Any], kind: pa.DataType = _STRING
+) -> pa.Array:
     """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
-    texts = _binary(pa.string(), rows, parts)
+    texts = _binary(kind, rows, parts)
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        names = texts.view(pa.binary()).to_pylist()
-        return pa.array([name.decode("utf-8", "replace") for name in names], pa.string())
+        found = _binary(pa.binary() if kind == _STRING else pa.binary_view(), rows, parts)
+        return pa.array(
+            [None if each is None else each.decode(UTF_8, "replace") for each in found.to_pylist()],
+            kind,
+        )
     return texts

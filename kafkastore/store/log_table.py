@@ -9,6 +9,7 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.latest_records import LatestArguments, read_latest
 from kafkastore.log.log_view import LogView
 from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_many
 
@@ -127,3 +128,22 @@ def table_of_partitions(
     topics = tuple(sorted({each.topic for each in chosen})) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
     return LogTable(checked.schema, lambda: read_many(logs_of(chosen), checked))
+
+
+def latest_of_partitions(
+    logs_of: Callable[[Sequence[TopicPartition]], Iterable[LogView]],
+    chosen: Sequence[TopicPartition],
+    columns: Sequence[str] | None = None,
+    *,
+    include_tombstones: bool = False,
+    dictionary: bool = False,
+    **options: Unpack[LatestArguments],
+) -> LogTable:
+    """Return the last records of some partitions of a topic; see `TopicLogs.latest`."""
+    logs_of(chosen)  # raises an error now if one is missing or duplicate
+    topics = tuple({each.topic for each in chosen}) if dictionary else None
+    checked = ArrowOptions(columns=columns, all_topics=topics, **options)
+    return LogTable(
+        checked.schema,
+        lambda: read_latest(logs_of(chosen), checked, include_tombstones=include_tombstones),
+    )
