@@ -145,12 +145,7 @@ class _View(dataset.Dataset):  # type: ignore[misc]
         options: ScanArguments,
     ) -> None:
         self._store, self._partitions = store, partitions
-        self._limits = RecordLimits(
-            options.get("start_offset"),
-            options.get("end_offset"),
-            options.get("start_timestamp"),
-            options.get("end_timestamp"),
-        )
+        self._limits = RecordLimits.of_options(options)
         self._options: dict[str, Any] = {**options, "indexes": indexes}
         self._schema = self._table(partitions, columns, self._limits).schema
 

@@ -80,12 +80,7 @@ def scan(
         store,
         tuple(store.chosen_of(topics, partitions)),
         columns,
-        RecordLimits(
-            options.pop("start_offset", None),
-            options.pop("end_offset", None),
-            options.pop("start_timestamp", None),
-            options.pop("end_timestamp", None),
-        ),
+        RecordLimits.of_options(options),
         {**options, "dictionary": dictionary, "indexes": indexes},
     )
     return register_io_source(source, schema=source.schema, is_pure=True)
@@ -115,12 +110,8 @@ class _Source:
         return self.store.to_arrow(
             partitions=partitions,
             columns=columns,
-            start_offset=limits.start_offset,
-            end_offset=limits.end_offset,
-            start_timestamp=limits.start_timestamp,
-            end_timestamp=limits.end_timestamp,
             limit=limit,
-            **self.options,
+            **{**self.options, **vars(limits)},
         )
 
     def __call__(
@@ -232,9 +223,21 @@ def _narrow(limits: RecordLimits, node: Any) -> None:
             limits.narrow(column, comparison, numbers)
 
 
+def _is_constant(node: Any) -> bool:
+    """Return whether an expression has the same value wherever it is computed."""
+    match node:
+        case {"Literal": _}:
+            return True
+        case {"Cast": {"expr": inner}}:
+            return _is_constant(inner)
+        case {"Function": {"input": inputs, "function": {"TemporalExpr": _} | {"StringExpr": _}}}:
+            return all(map(_is_constant, inputs))
+    return False
+
+
 def _numbers(column: str, node: Any) -> list[int] | None:
-    """Return a literal's numbers, or microseconds since 1970; None if it has others."""
-    if column not in ("offset", "timestamp") or node.keys() != {"Literal"}:
+    """Return a constant's numbers, or microseconds since 1970; None if it has others."""
+    if column not in ("offset", "timestamp") or not _is_constant(node):
         return None
     values = pl.select(_expression(node)).to_series()
     if values.dtype in (pl.List, pl.Array):

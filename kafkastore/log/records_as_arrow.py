@@ -208,6 +208,12 @@ class ArrowOptions:
             decode=self.decode,
         )
 
+    @property
+    def has_few_offsets(self) -> bool:
+        """Whether the range of offsets is so small that threads would read more than it."""
+        start, end = self.start_offset, self.end_offset
+        return start is not None and end is not None and end - start < SMALL_RANGE
+
 
 def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
     """Read a log into Arrow; see `PartitionLog.to_arrow`.
@@ -230,7 +236,7 @@ def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.Rec
     limit is that of all of them. An error in one log is raised after the rows before it.
     """
     limit, threads = options.limit, thread_count(options.threads)
-    if threads == 1 or _is_small(limit):
+    if threads == 1 or _is_small(limit) or options.has_few_offsets:
         batches = _one_by_one(logs, options)
     else:
         batches = read_parallel(_opened(logs, options), threads)

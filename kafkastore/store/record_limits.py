@@ -4,11 +4,11 @@ Engines filter the rows again, so bounds may be too wide; they are never too nar
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
-from kafkastore.arguments import INT64_MAX, INT64_MIN
+from kafkastore.arguments import INT64_MAX, INT64_MIN, timestamp_ms
 
 #: How a column's value is compared with a number, or with several.
 Comparison = Literal["==", ">", ">=", "<", "<=", "in"]
@@ -26,6 +26,15 @@ class RecordLimits:
     start_timestamp: int | None = None
     end_timestamp: int | None = None
 
+    @classmethod
+    def of_options(cls, options: Mapping[str, Any]) -> Self:
+        """Return the bounds among the arguments of `to_arrow`."""
+        bounds = cls(*map(options.get, ("start_offset", "end_offset")))
+        for name in ("start_timestamp", "end_timestamp"):
+            if (time := options.get(name)) is not None:
+                setattr(bounds, name, timestamp_ms(name, time))
+        return bounds
+
     def narrow(self, column: str, comparison: Comparison, numbers: Sequence[int]) -> None:
         """Narrow the bounds by a comparison that must hold.
 
@@ -42,12 +51,11 @@ class RecordLimits:
     @property
     def is_empty(self) -> bool:
         """Whether no record can be within the bounds."""
-        offsets, times = (self.start_offset, self.end_offset), (
-            self.start_timestamp, self.end_timestamp
+        pairs = (
+            (self.start_offset, self.end_offset), (self.start_timestamp, self.end_timestamp)
         )
         return any(
-            start is not None and end is not None and start >= end
-            for start, end in (offsets, times)
+            start is not None and end is not None and start >= end for start, end in pairs
         )
 
 

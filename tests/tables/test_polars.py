@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -63,8 +65,8 @@ def conditions(draw: Any, depth: int = 2) -> pl.Expr:
             pl.col("value").is_null(), pl.col("key") == b"", OFFSET % 2 == 0, OFFSET > 2.5,
             TOPIC.str.starts_with("u"), TOPIC.str.contains("^u$"), TIME.dt.millisecond() < 20,
             OFFSET > PARTITION, OFFSET + 1 > 7, PARTITION.cast(pl.Int64) == 1,
-            TIME > pl.lit("1970-01-01T00:00:00.009Z").str.to_datetime("%+", time_unit="us"),
-            TIME >= pl.lit(time(7_000), pl.Datetime("ns", "UTC")), OFFSET < pl.lit(9, pl.UInt8),
+            pl.lit("1970-01-01T00:00:00.009Z").str.to_datetime("%+", time_unit="us") < TIME,
+            pl.lit(time(7_000), pl.Datetime("ns", "UTC")) <= TIME, pl.lit(9, pl.UInt8) > OFFSET,
         ]))  # fmt: skip
     value = pl.lit(draw(st.one_of(values, values, values, st.none())), frame_type(column))
     operator = draw(st.sampled_from(OPERATORS))
@@ -82,7 +84,7 @@ UNTIMED = Log((Segment(0, (Batch((Row(0, 2**62), Row(1, -(2**62)), Row(2, 5))),)
 
 
 @bounded(240)
-@example([UNTIMED], [TIME.is_null() | (TIME < time(9_000))], None, None, None, "in-memory")
+@example([UNTIMED], [TIME.is_null() | (time(9_000) > TIME)], None, None, None, "in-memory")
 @example([UNTIMED], [TIME.eq_missing(pl.lit(None, pl.Datetime("us", "UTC")))], None,
          None, None, "in-memory")
 @given(
@@ -111,28 +113,32 @@ def test_queries_have_the_rows_of_a_frame_in_memory(
     assert_frame_equal(found, wanted)
 
 
-def numbered(count: int, first_time: int, step: int, value_bytes: int = 20) -> Log:
-    """A log of four segments whose timestamps rise, with true indexes."""
-    batches = [
-        Batch((Row(n, first_time + step * n, b"k%d" % n, bytes(value_bytes)),))
-        for n in range(count)
-    ]
-    part = count // 4
-    return Log(tuple(
-        Segment(first, tuple(batches[first : first + part])).indexed(interval=4096)
-        for first in range(0, count, part)
-    ))  # fmt: skip
-
-
 START = 1_500_000_000_000
+
+
+def write_numbered(root: Path, names: Iterable[str], count: int, value_bytes: int = 20) -> Path:
+    """Write partitions of `count` records, one each second, in four segments."""
+    with kafkastore.LogDirWriter(root) as log_dir:
+        for name in names:
+            topic, _, partition = name.rpartition("-")
+            writer = log_dir.writer(topic, int(partition))
+            for first in range(0, count, count // 4):
+                for offset in range(first, first + count // 4, 2):
+                    columns = {
+                        "value": [b"v" * value_bytes] * 2,
+                        "timestamp": [START + 1000 * offset, START + 1000 * (offset + 1)],
+                    }
+                    writer.append_columns(pa.table(columns))
+                if first + count // 4 < count:
+                    writer.roll()
+    return root
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> LogStore:
-    """Three partitions of 4000 records, one each second."""
+    """Three partitions of 4000 records."""
     root = tmp_path_factory.mktemp("tables") / "logs"
-    log = numbered(4000, START, 1000, 2000)
-    return kafkastore.open(write_logs(root, {"a-0": log, "a-1": log, "b-0": log}))
+    return kafkastore.open(write_numbered(root, ("a-0", "a-1", "b-0"), 4000, 2000))
 
 
 def bytes_read() -> int:
@@ -148,7 +154,7 @@ def minute(number: int) -> pl.Expr:
 
 
 #: The bytes of one record of `store`, and what finding the first one may read more of a partition.
-RECORD_BYTES, SEARCH_BYTES = 2_080, 80_000
+RECORD_BYTES, SEARCH_BYTES = 2_080, 150_000
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="counts bytes as Linux does")
@@ -168,9 +174,9 @@ RECORD_BYTES, SEARCH_BYTES = 2_080, 80_000
 def test_a_query_reads_only_what_can_match(
     store: LogStore, query: Any, rows: int, partitions: int, records: int
 ) -> None:
-    """After a minute any record may be older; so the rest of the log is read, here 100 records."""
+    """After a minute, any record may be older: the rest of the log is read, here 100 records."""
     frame = scan(store)
-    query(frame_of(store).head(9).lazy()).collect()  # imports what Polars needs
+    query(scan(store, "b", end_offset=1)).collect()  # imports what Polars needs
     before = bytes_read()
     found = query(frame).collect()
     read = bytes_read() - before
@@ -196,7 +202,7 @@ def narrowed(store: LogStore, *filters: pl.Expr) -> tuple[Any, Any]:
 
 
 def test_filters_become_bounds(store: LogStore) -> None:
-    partitions, limits = narrowed(store, minute(1), OFFSET > 5, 100 >= OFFSET, PARTITION != 1)
+    partitions, limits = narrowed(store, minute(1), OFFSET > 5, OFFSET <= 100, PARTITION != 1)
     assert partitions == (("a", 0), ("b", 0))
     assert vars(limits) == {
         "start_offset": 6, "end_offset": 101,
@@ -248,7 +254,7 @@ def test_errors_are_kafkastore_s_own(store: LogStore, tmp_path: Path) -> None:
         scan(store, start_offset="3")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         scan(store, limit=3)  # type: ignore[call-arg]
-    root = write_logs(tmp_path / "logs", {"a-0": numbered(40, START, 1000)})
+    root = write_numbered(tmp_path / "logs", ["a-0"], 40)
     path = next(root.rglob("00000000000000000020.log"))
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -257,7 +263,7 @@ def test_errors_are_kafkastore_s_own(store: LogStore, tmp_path: Path) -> None:
         with pytest.raises(CorruptBatchError) as caught:
             scan(root).collect(engine=engine)  # type: ignore[call-overload]
         assert caught.value.path == path
-    assert len(scan(root, on_corrupt="skip", skipped=[]).collect()) == 39
-    write_logs(tmp_path / "other", {"a-0": numbered(40, START, 1000)})
+    assert len(scan(root, on_corrupt="skip", skipped=[]).collect()) == 38
+    write_numbered(tmp_path / "other", ["a-0"], 40)
     with pytest.raises(DuplicatePartitionError):
         scan([root, tmp_path / "other"])
