@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 
 from kafkastore.formats.records.latest_offsets import LatestOffsets
 from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_view import LogView
 from kafkastore.log.records_as_arrow import (
@@ -49,66 +51,76 @@ class LatestArguments(TypedDict, total=False):
     indexes: Indexes
 
 
-def read_latest(
-    logs: Iterable[LogView], options: ArrowOptions, *, include_tombstones: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Read the last record of each key in the partitions of a topic; see `PartitionLog.latest`.
+class LatestRecords:
+    """The last record of each key in the partitions of one topic.
 
-    A key that is in several partitions belongs to the one with its newest record by timestamp, and
-    to the last of these partitions if several are equally new. Rows are in the order of the logs.
+    All partitions are added, and then read. A key that is in several belongs to the one with its
+    newest record by timestamp, and to the last added of these if several are equally new.
+    `options` say which records count, and which columns are read; `limit` has no effect.
     """
-    batches = _joined(_read(tuple(logs), options, include_tombstones), options)
-    yield from batches if options.limit is None else first_rows(batches, options.limit)
 
+    def __init__(
+        self, options: ArrowOptions, *, across_partitions: bool, include_tombstones: bool = False
+    ) -> None:
+        self._offsets = LatestOffsets(across_partitions=across_partitions)
+        self._across_partitions, self._include_tombstones = across_partitions, include_tombstones
+        self._options = options
+        self._reading = replace(
+            options,
+            include_headers=False,
+            isolation="read_committed",
+            limit=None,
+            batch_rows=BATCH_ROWS,
+            batch_bytes=BATCH_BYTES,
+        )
+        self._shifts: dict[TopicPartition, int] = {}
 
-def _read(
-    logs: tuple[LogView, ...], options: ArrowOptions, include_tombstones: bool
-) -> Iterator[pa.RecordBatch]:
-    """Yield the last records of the keys, in batches of any size."""
-    names = options.schema.names
-    reading = replace(
-        options,
-        include_headers=False,
-        isolation="read_committed",
-        limit=None,
-        batch_rows=BATCH_ROWS,
-        batch_bytes=BATCH_BYTES,
-    )
-    latest, shifts = find_latest(logs, reading)
-    # Values that nobody asked for only show which records are tombstones.
-    needed = [*names, "key", "offset", *([] if include_tombstones else ["value"])]
-    # The first pass has noted the corrupt bytes.
-    skipped = [] if options.skipped is None else options.skipped
-    reading = replace(reading, columns=needed, skipped=skipped)
-    for log, shift in zip(logs, shifts, strict=True):
+    def add(self, log: LogView) -> None:
+        """Read the keys of a partition, and note the last record of each."""
+        columns = ["key", "offset", *(["timestamp"] if self._across_partitions else [])]
+        self._shifts[log.topic_partition] = shift = self._offsets.end_place
+        timestamps = None
+        for batch in read_several([log], replace(self._reading, columns=columns)):
+            if self._across_partitions:
+                timestamps = _numbers(batch["timestamp"].fill_null(_NO_TIMESTAMP))
+            offsets = _numbers(batch["offset"])
+            self._offsets.add(batch.num_rows, _keys(batch), offsets, timestamps, shift)
+
+    def read(self, log: LogView) -> Iterator[pa.RecordBatch]:
+        """Yield the last records that are in a partition which was added."""
+        return _joined(self._read(log), self._options)
+
+    def _read(self, log: LogView) -> Iterator[pa.RecordBatch]:
+        """Yield them in batches of any size."""
+        names = self._options.schema.names
+        # Values that nobody asked for only show which records are tombstones.
+        needed = [*names, "key", "offset", *([] if self._include_tombstones else ["value"])]
+        # The first pass has noted the corrupt bytes.
+        skipped = [] if self._options.skipped is None else self._options.skipped
+        shift = self._shifts[log.topic_partition]
+        reading = replace(self._reading, columns=needed, skipped=skipped)
         for batch in read_several([log], reading):
-            rows = batch.num_rows
-            is_last = latest.find_latest(rows, _keys(batch), _numbers(batch["offset"]), shift)
+            rows, offsets = batch.num_rows, _numbers(batch["offset"])
+            is_last = self._offsets.find_latest(rows, _keys(batch), offsets, shift)
             mask = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(is_last)])
-            if not include_tombstones:
+            if not self._include_tombstones:
                 mask = pc.and_(mask, batch["value"].is_valid())
             if mask.true_count:
                 yield batch.filter(mask).select(names)
 
 
-def find_latest(
-    logs: tuple[LogView, ...], reading: ArrowOptions
-) -> tuple[LatestOffsets, list[int]]:
-    """Read the keys, and note the last record of each; return also a shift for each log."""
-    across_partitions = len(logs) > 1
-    columns = ["key", "offset", *(["timestamp"] if across_partitions else [])]
-    reading = replace(reading, columns=columns)
-    latest = LatestOffsets(across_partitions=across_partitions)
-    shifts: list[int] = []
-    timestamps = None
+def read_latest(
+    logs: Iterable[LogView], options: ArrowOptions, *, include_tombstones: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Read the last records of all keys, in the order of the logs; see `PartitionLog.latest`."""
+    logs = tuple(logs)
+    latest = LatestRecords(
+        options, across_partitions=len(logs) > 1, include_tombstones=include_tombstones
+    )
     for log in logs:
-        shifts.append(latest.end_place)
-        for batch in read_several([log], reading):
-            if across_partitions:
-                timestamps = _numbers(batch["timestamp"].fill_null(_NO_TIMESTAMP))
-            offsets = _numbers(batch["offset"])
-            latest.add(batch.num_rows, _keys(batch), offsets, timestamps, shifts[-1])
-    return latest, shifts
+        latest.add(log)
+    batches = chain.from_iterable(map(latest.read, logs))
+    yield from batches if options.limit is None else first_rows(batches, options.limit)
 
 
 def _keys(batch: pa.RecordBatch) -> tuple[int, Any, Any, Any]:

@@ -19,8 +19,8 @@ from models.seed import SEED, examples, some
 import kafkastore
 from kafkastore import CorruptBatchError
 from kafkastore.errors import ArgumentTypeError
-from kafkastore.log import latest_records
 from kafkastore.log.damage import SkippedBytes
+from kafkastore.log.latest_records import LatestRecords
 from kafkastore.log.records_as_arrow import ArrowOptions
 
 MICROS_END = 2**63 // 1000
@@ -229,17 +229,14 @@ def test_random_damage_that_is_skipped_leaves_the_last_readable_record_of_each_k
 
 def test_what_is_appended_between_the_passes_does_not_count(tmp_path):
     log = one_log(tmp_path, record(b"k", b"first"), record(b"other", b"v"))
-    reader = log.latest()
-    batch = record(b"k", b"later").with_offset(2)
-    assert rows(log.latest())[0][1] == 0
-    found, _ = latest_records.find_latest((log,), ArrowOptions(isolation="read_committed"))
+    latest_records = LatestRecords(ArrowOptions(), across_partitions=False)
+    latest_records.add(log)
     with open(log.segments[-1].log_path, "ab") as file:
-        file.write(batch.data)
+        file.write(record(b"k", b"later").with_offset(2).data)
     log.refresh()
-    key = (0, None, memoryview(b"\0\0\0\0\1\0\0\0"), b"k")
-    assert found.find_latest(1, key, (0).to_bytes(8, "little")) == b"\1"
-    assert found.find_latest(1, key, (2).to_bytes(8, "little")) == b"\0"
-    assert [row[1] for row in rows(reader)] == [1, 2]  # reading begins with the first batch
+    (batch,) = latest_records.read(log)
+    assert batch["offset"].to_pylist() == [0, 1]
+    assert [row[1] for row in rows(log.latest())] == [1, 2]
 
 
 # Logs before and after real cleaners
