@@ -507,6 +507,8 @@ class RefusalReason(StrEnum):
     """The file system or the storage can't do what the change needs."""
     NOT_SERVED = "not-served"
     """A broker would not serve the partition: the cluster does not have it there."""
+    OTHER_REPLICAS = "other-replicas"
+    """Other brokers have the partition too, and may become its leader without these records."""
     OTHER = "other"
     """Another reason; the text has it."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from itertools import chain
 from typing import Any, TypedDict
 
@@ -21,16 +22,8 @@ from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_view import LogView
-from kafkastore.log.records_as_arrow import (
-    COLUMN_TYPES,
-    ArrowOptions,
-    first_rows,
-    read_several,
-)
+from kafkastore.log.records_as_arrow import ArrowOptions, as_text, first_rows, read
 from kafkastore.segment.index_trust import Indexes
-
-#: The timestamp of a record without one, and of one that Arrow has no room for: -1 ms.
-_NO_TIMESTAMP = pa.scalar(-1000, COLUMN_TYPES["timestamp"])
 
 
 class LatestArguments(TypedDict, total=False):
@@ -38,10 +31,11 @@ class LatestArguments(TypedDict, total=False):
 
     start_offset: int | None
     end_offset: int | None
-    start_timestamp: int | None
-    end_timestamp: int | None
+    start_timestamp: int | datetime | None
+    end_timestamp: int | datetime | None
     limit: int | None
     include_headers: bool
+    decode: str | None
     batch_rows: int
     batch_bytes: int
     verify: bool
@@ -49,6 +43,7 @@ class LatestArguments(TypedDict, total=False):
     on_corrupt: OnCorrupt
     skipped: list[SkippedBytes] | None
     indexes: Indexes
+    threads: int | None
 
 
 class LatestRecords:
@@ -68,6 +63,7 @@ class LatestRecords:
         self._reading = replace(
             options,
             include_headers=False,
+            decode=None,
             isolation="read_committed",
             limit=None,
             batch_rows=BATCH_ROWS,
@@ -80,9 +76,9 @@ class LatestRecords:
         columns = ["key", "offset", *(["timestamp"] if self._across_partitions else [])]
         self._shifts[log.topic_partition] = shift = self._offsets.end_place
         timestamps = None
-        for batch in read_several([log], replace(self._reading, columns=columns)):
+        for batch in read(log, replace(self._reading, columns=columns, exact=True)):
             if self._across_partitions:
-                timestamps = _numbers(batch["timestamp"].fill_null(_NO_TIMESTAMP))
+                timestamps = _numbers(batch["timestamp"])
             offsets = _numbers(batch["offset"])
             self._offsets.add(batch.num_rows, _keys(batch), offsets, timestamps, shift)
 
@@ -92,21 +88,32 @@ class LatestRecords:
 
     def _read(self, log: LogView) -> Iterator[pa.RecordBatch]:
         """Yield them in batches of any size."""
-        names = self._options.schema.names
         # Values that nobody asked for only show which records are tombstones.
-        needed = [*names, "key", "offset", *([] if self._include_tombstones else ["value"])]
+        needed = [*self._options.schema.names, "key", "offset"]
+        if not self._include_tombstones:
+            needed.append("value")
         # The first pass has noted the corrupt bytes.
         skipped = [] if self._options.skipped is None else self._options.skipped
         shift = self._shifts[log.topic_partition]
         reading = replace(self._reading, columns=needed, skipped=skipped)
-        for batch in read_several([log], reading):
+        for batch in read(log, reading):
             rows, offsets = batch.num_rows, _numbers(batch["offset"])
             is_last = self._offsets.find_latest(rows, _keys(batch), offsets, shift)
             mask = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(is_last)])
             if not self._include_tombstones:
                 mask = pc.and_(mask, batch["value"].is_valid())
             if mask.true_count:
-                yield batch.filter(mask).select(names)
+                yield self._as_asked(batch.filter(mask))
+
+    def _as_asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns that were asked for, as text if so."""
+        if self._options.decode is None:
+            return batch.select(self._options.schema.names)
+        arrays = [
+            as_text(batch[name]) if pa.types.is_binary(batch[name].type) else batch[name]
+            for name in self._options.schema.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._options.schema)
 
 
 def read_latest(

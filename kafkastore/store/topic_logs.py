@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kafkastore.log.latest_records import LatestArguments
     from kafkastore.log.records_as_arrow import ArrowArguments
     from kafkastore.store.log_table import LogTable
+
+#: How many topics' names are shown.
+_SHOWN_NAMES = 10
 
 
 class LogSource(Protocol):
@@ -56,7 +60,7 @@ class TopicLogs(ArrowExport):
         self.store, self.name, self.topic_partitions = store, name, topic_partitions
 
     def __repr__(self) -> str:
-        return f"TopicLogs({self.name!r})"
+        return f"TopicLogs({self.name!r}, partitions={len(self)})"
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -245,7 +249,10 @@ class Topics(Mapping[str, TopicLogs]):
             self._partitions.setdefault(each.topic, []).append(each)
 
     def __repr__(self) -> str:
-        return f"Topics({', '.join(map(repr, self))})"
+        """Return the first names, of which a cluster may have thousands."""
+        shown = [repr(each) for each in islice(self, _SHOWN_NAMES)]
+        more = [f"and {len(self) - len(shown)} more"] * (len(self) > len(shown))
+        return f"Topics({', '.join([*shown, *more])})"
 
     def __getitem__(self, name: str) -> TopicLogs:
         """Return a topic.
