@@ -382,7 +382,7 @@ class PartitionLog(LogView, ArrowExport):
         indexes: Indexes = DEFAULT_INDEXES,
         threads: int | None = None,
     ) -> LogTable:
-        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+        """Return the last record of each key as an Arrow table, as if compacted.
 
         Only committed records count, as for ``isolation="read_committed"`` of `to_arrow`: records
         of aborted transactions do not replace earlier ones, and records from the last stable offset

@@ -20,8 +20,8 @@ import kafkastore
 from kafkastore import CorruptBatchError
 from kafkastore.errors import ArgumentTypeError
 from kafkastore.log.damage import SkippedBytes
-from kafkastore.log.latest_records import LatestRecords
 from kafkastore.log.records_as_arrow import ArrowOptions
+from kafkastore.store.latest_records import LatestRecords
 
 MICROS_END = 2**63 // 1000
 

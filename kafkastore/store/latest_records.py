@@ -8,6 +8,7 @@ Source: Kafka 2.4.0 ``Cleaner.buildOffsetMap``, ``Cleaner.shouldRetainRecord``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -57,7 +58,7 @@ class LatestRecords:
     def __init__(
         self, options: ArrowOptions, *, across_partitions: bool, include_tombstones: bool = False
     ) -> None:
-        self._offsets = LatestOffsets(across_partitions=across_partitions)
+        self._offsets = LatestOffsets(os.urandom(16), across_partitions=across_partitions)
         self._across_partitions, self._include_tombstones = across_partitions, include_tombstones
         self._options = options
         self._reading = replace(
@@ -119,7 +120,7 @@ class LatestRecords:
 def read_latest(
     logs: Iterable[LogView], options: ArrowOptions, *, include_tombstones: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Read the last records of all keys, in the order of the logs; see `PartitionLog.latest`."""
+    """Read the last record of each key, log by log; see `PartitionLog.latest`."""
     logs = tuple(logs)
     latest = LatestRecords(
         options, across_partitions=len(logs) > 1, include_tombstones=include_tombstones
