@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
 from typing import Any, TypedDict
 
 import pyarrow as pa
@@ -50,71 +49,51 @@ class LatestArguments(TypedDict, total=False):
 class LatestRecords:
     """The last record of each key in the partitions of one topic.
 
-    All partitions are added, and then read. A key that is in several belongs to the one with its
-    newest record by timestamp, and to the last added of these if several are equally new.
-    `options` say which records count, and which columns are read; `limit` has no effect.
+    All partitions are added, and then read; the options of both calls say which records count,
+    except that aborted and undecided ones never do. A key that is in several partitions belongs to
+    the one with its newest record by timestamp, and to the last added of these if several are
+    equally new.
     """
 
-    def __init__(
-        self, options: ArrowOptions, *, across_partitions: bool, include_tombstones: bool = False
-    ) -> None:
+    def __init__(self, *, across_partitions: bool) -> None:
         self._offsets = LatestOffsets(os.urandom(16), across_partitions=across_partitions)
-        self._across_partitions, self._include_tombstones = across_partitions, include_tombstones
-        self._options = options
-        self._reading = replace(
-            options,
-            include_headers=False,
-            decode=None,
-            isolation="read_committed",
-            limit=None,
-            batch_rows=BATCH_ROWS,
-            batch_bytes=BATCH_BYTES,
-        )
+        self._across_partitions = across_partitions
         self._shifts: dict[TopicPartition, int] = {}
 
-    def add(self, log: LogView) -> None:
+    def add(self, log: LogView, options: ArrowOptions) -> None:
         """Read the keys of a partition, and note the last record of each."""
         columns = ["key", "offset", *(["timestamp"] if self._across_partitions else [])]
         self._shifts[log.topic_partition] = shift = self._offsets.end_place
         timestamps = None
-        for batch in read(log, replace(self._reading, columns=columns, exact=True)):
+        for batch in read(log, replace(_of_all_keys(options), columns=columns, exact=True)):
             if self._across_partitions:
                 timestamps = _numbers(batch["timestamp"])
             offsets = _numbers(batch["offset"])
             self._offsets.add(batch.num_rows, _keys(batch), offsets, timestamps, shift)
 
-    def read(self, log: LogView) -> Iterator[pa.RecordBatch]:
-        """Yield the last records that are in a partition which was added."""
-        return _joined(self._read(log), self._options)
+    def read(
+        self, log: LogView, options: ArrowOptions, *, include_tombstones: bool = False
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the last records that are in a partition which was added; ignore the limit."""
+        batches = self._read(log, options, include_tombstones)
+        return _joined(batches, options.batch_rows, options.batch_bytes)
 
-    def _read(self, log: LogView) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, log: LogView, options: ArrowOptions, include_tombstones: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Yield them in batches of any size."""
-        # Values that nobody asked for only show which records are tombstones.
-        needed = [*self._options.schema.names, "key", "offset"]
-        if not self._include_tombstones:
-            needed.append("value")
-        # The first pass has noted the corrupt bytes.
-        skipped = [] if self._options.skipped is None else self._options.skipped
+        needed = [*options.schema.names, "key", "offset"]
+        if not include_tombstones:
+            needed.append("value")  # if nobody asked for it, it only shows tombstones
         shift = self._shifts[log.topic_partition]
-        reading = replace(self._reading, columns=needed, skipped=skipped)
-        for batch in read(log, reading):
+        for batch in read(log, replace(_of_all_keys(options), columns=needed)):
             rows, offsets = batch.num_rows, _numbers(batch["offset"])
             is_last = self._offsets.find_latest(rows, _keys(batch), offsets, shift)
             mask = pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(is_last)])
-            if not self._include_tombstones:
+            if not include_tombstones:
                 mask = pc.and_(mask, batch["value"].is_valid())
             if mask.true_count:
-                yield self._as_asked(batch.filter(mask))
-
-    def _as_asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the columns that were asked for, as text if so."""
-        if self._options.decode is None:
-            return batch.select(self._options.schema.names)
-        arrays = [
-            as_text(batch[name]) if pa.types.is_binary(batch[name].type) else batch[name]
-            for name in self._options.schema.names
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._options.schema)
+                yield _as_asked(batch.filter(mask), options)
 
 
 def read_latest(
@@ -122,13 +101,43 @@ def read_latest(
 ) -> Iterator[pa.RecordBatch]:
     """Read the last record of each key, log by log; see `PartitionLog.latest`."""
     logs = tuple(logs)
-    latest = LatestRecords(
-        options, across_partitions=len(logs) > 1, include_tombstones=include_tombstones
-    )
+    latest = LatestRecords(across_partitions=len(logs) > 1)
     for log in logs:
-        latest.add(log)
-    batches = chain.from_iterable(map(latest.read, logs))
+        latest.add(log, options)
+    # The first pass has noted the corrupt bytes.
+    options = replace(options, skipped=[] if options.skipped is None else options.skipped)
+    batches = (
+        batch
+        for log in logs
+        for batch in latest.read(log, options, include_tombstones=include_tombstones)
+    )
     yield from batches if options.limit is None else first_rows(batches, options.limit)
+
+
+def _of_all_keys(options: ArrowOptions) -> ArrowOptions:
+    """Return the options by which both passes read: bytes of all committed records."""
+    return replace(
+        options,
+        include_headers=False,
+        isolation="read_committed",
+        binary_view=False,
+        decode=None,
+        limit=None,
+        batch_rows=BATCH_ROWS,
+        batch_bytes=BATCH_BYTES,
+    )
+
+
+def _as_asked(batch: pa.RecordBatch, options: ArrowOptions) -> pa.RecordBatch:
+    """Return the columns that were asked for, with their types."""
+    arrays = [batch[name] for name in options.schema.names]
+    if not arrays or (options.decode is None and not options.binary_view):
+        return batch.select(options.schema.names)
+    if options.decode is not None:
+        arrays = [as_text(each) if pa.types.is_binary(each.type) else each for each in arrays]
+    kinds = options.schema.types
+    arrays = [each.cast(kind) for each, kind in zip(arrays, kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=options.schema)
 
 
 def _keys(batch: pa.RecordBatch) -> tuple[int, Any, Any, Any]:
@@ -144,7 +153,7 @@ def _numbers(column: pa.Array) -> memoryview:
 
 
 def _joined(
-    batches: Iterator[pa.RecordBatch], options: ArrowOptions
+    batches: Iterator[pa.RecordBatch], batch_rows: int, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Join small batches, and divide those of too many rows."""
     kept: list[pa.RecordBatch] = []
@@ -152,10 +161,10 @@ def _joined(
     for batch in batches:
         kept.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= options.batch_rows or size >= options.batch_bytes:
-            yield from _as_one(kept, options.batch_rows)
+        if rows >= batch_rows or size >= batch_bytes:
+            yield from _as_one(kept, batch_rows)
             kept, rows, size = [], 0, 0
-    yield from _as_one(kept, options.batch_rows)
+    yield from _as_one(kept, batch_rows)
 
 
 def _as_one(batches: list[pa.RecordBatch], most_rows: int) -> Iterator[pa.RecordBatch]:

@@ -249,13 +249,14 @@ def test_random_damage_that_is_skipped_leaves_the_last_readable_record_of_each_k
 
 def test_what_is_appended_between_the_passes_does_not_count(tmp_path):
     log = one_log(tmp_path, record(b"k", b"first"), record(b"other", b"v"))
-    latest_records = LatestRecords(ArrowOptions(), across_partitions=False)
-    latest_records.add(log)
+    latest_records = LatestRecords(across_partitions=False)
+    latest_records.add(log, ArrowOptions())
     with open(log.segments[-1].log_path, "ab") as file:
         file.write(record(b"k", b"later").with_offset(2).data)
     log.refresh()
-    (batch,) = latest_records.read(log)
+    (batch,) = latest_records.read(log, ArrowOptions(binary_view=True))
     assert batch["offset"].to_pylist() == [0, 1]
+    assert batch.schema == log.to_arrow(binary_view=True).schema
     assert [row[1] for row in rows(log.latest())] == [1, 2]
 
 
