@@ -52,6 +52,11 @@ TEXTS = [
         "directory of each by itself"),
     ),
     (
+        errors.UnknownTopicError("order", ["orders", "border"], ["/a", "/b"]),
+        "no topic 'order' in /a and /b; the nearest are orders, border",
+    ),
+    (errors.UnknownTopicError("order", [], ["/a"]), "no topic 'order' in /a; it has none"),
+    (
         errors.SeveralClustersError({"A": "/a", "B": "/b"}),
         ("/a belongs to cluster A, /b belongs to cluster B; name the log directories of one "
         "cluster only"),

@@ -4,13 +4,15 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import pyarrow as pa
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import INT64_MIN, check_collection, whole_number
+from kafkastore.caching import cached_property
 from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_columns import (
@@ -21,7 +23,7 @@ from kafkastore.formats.records.record_columns import (
     OTHER_COLUMNS,
     RecordColumns,
 )
-from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, ScannedRun
@@ -54,6 +56,23 @@ EXACT_TYPES = {
     "timestamp": pa.int64(),
     HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
 }
+#: The type of a dictionary-encoded `topic`.
+DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
+
+#: The smallest value of each number among `ArrowOptions`.
+_WHOLE_NUMBERS = {
+    "start_offset": INT64_MIN,
+    "end_offset": INT64_MIN,
+    "start_timestamp": INT64_MIN,
+    "end_timestamp": INT64_MIN,
+    "known_end_offset": INT64_MIN,
+    "limit": 0,
+    "batch_rows": 1,
+    "batch_bytes": 1,
+    "max_decompressed_bytes": 0,
+}
+#: Those that are never None.
+_NEEDED = ("batch_rows", "batch_bytes", "max_decompressed_bytes")
 
 
 def schema(
@@ -61,12 +80,14 @@ def schema(
     *,
     include_headers: bool = False,
     binary_view: bool = False,
+    dictionary: bool = False,
     exact: bool = False,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
-    They are in the source's order; an unknown name raises an error. `include_headers` adds
-    `headers` if `columns` is not given. `binary_view` and `exact`: `VIEW_TYPES`, `EXACT_TYPES`.
+    They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
+    `binary_view` is the type of `key` and `value`; `dictionary` encodes `topic`; `exact`:
+    `EXACT_TYPES`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -76,85 +97,144 @@ def schema(
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
     types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {}) | (EXACT_TYPES if exact else {})
+    if dictionary:
+        types["topic"] = DICTIONARY_TYPE
     return pa.schema([(name, types[name]) for name in known if name in columns])
 
 
-def read(
-    log: LogView,
-    columns: Sequence[str] | None = None,
-    *,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: int | None = None,
-    end_timestamp: int | None = None,
-    limit: int | None = None,
-    include_headers: bool = False,
-    include_control: bool = False,
-    isolation: Isolation = "read_uncommitted",
-    is_decided: bool = False,
-    binary_view: bool = False,
-    exact: bool = False,
-    batch_rows: int = BATCH_ROWS,
-    batch_bytes: int = BATCH_BYTES,
-    verify: bool = True,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-    on_corrupt: OnCorrupt = "raise",
-    skipped: list[SkippedBytes] | None = None,
-    known_end_offset: int | None = None,
-    indexes: Indexes = DEFAULT_INDEXES,
-) -> pa.RecordBatchReader:
-    """Read records into Arrow; see `PartitionLog.to_arrow`, and for `exact` `schema`."""
-    batch_rows = whole_number("batch_rows", batch_rows, 1)
-    batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
-    if limit is not None:
-        limit = whole_number("limit", limit, 0)
-    if known_end_offset is not None:
-        known_end_offset = whole_number("known_end_offset", known_end_offset)
-    chosen = schema(
-        columns, include_headers=include_headers, binary_view=binary_view, exact=exact
-    )
-    indexes = check_indexes(indexes)
-    start, end = log.bounds(start_offset, end_offset)
-    damage = CorruptionHandler(on_corrupt, skipped)
+class ArrowArguments(TypedDict, total=False):
+    """The arguments of `PartitionLog.to_arrow` that make sense for several logs."""
+
+    start_offset: int | None
+    end_offset: int | None
+    start_timestamp: int | None
+    end_timestamp: int | None
+    limit: int | None
+    include_headers: bool
+    include_control: bool
+    isolation: Isolation
+    binary_view: bool
+    batch_rows: int
+    batch_bytes: int
+    verify: bool
+    max_decompressed_bytes: int
+    on_corrupt: OnCorrupt
+    skipped: list[SkippedBytes] | None
+    indexes: Indexes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrowOptions:
+    """The arguments of `PartitionLog.to_arrow`, checked.
+
+    `all_topics`: dictionary-encode `topic`, with these as the dictionary of every batch. `exact` is
+    as for `schema`.
+    """
+
+    columns: Sequence[str] | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    limit: int | None = None
+    include_headers: bool = False
+    include_control: bool = False
+    isolation: Isolation = "read_uncommitted"
+    is_decided: bool = False
+    binary_view: bool = False
+    all_topics: tuple[str, ...] | None = None
+    exact: bool = False
+    batch_rows: int = BATCH_ROWS
+    batch_bytes: int = BATCH_BYTES
+    verify: bool = True
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    on_corrupt: OnCorrupt = "raise"
+    skipped: list[SkippedBytes] | None = None
+    known_end_offset: int | None = None
+    indexes: Indexes = DEFAULT_INDEXES
+
+    def __post_init__(self) -> None:
+        for name, smallest in _WHOLE_NUMBERS.items():
+            if getattr(self, name) is not None or name in _NEEDED:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), smallest))
+        check_on_corrupt(self.on_corrupt)
+        reads_committed(self.isolation)
+        check_indexes(self.indexes)
+        if self.columns is not None:
+            check_collection("columns", self.columns)
+            object.__setattr__(self, "columns", tuple(self.columns))
+        _ = self.schema
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return schema(
+            self.columns,
+            include_headers=self.include_headers,
+            binary_view=self.binary_view,
+            dictionary=self.all_topics is not None,
+            exact=self.exact,
+        )
+
+
+def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read a log into Arrow; see `PartitionLog.to_arrow`.
+
+    Nothing is read before the first batch is asked for.
+    """
+    limit, isolation, verify = options.limit, options.isolation, options.verify
+    start, end = log.bounds(options.start_offset, options.end_offset)
+    damage = CorruptionHandler(options.on_corrupt, options.skipped)
     aborted = broken = None
-    if reads_committed(isolation) and is_decided:
+    if reads_committed(isolation) and options.is_decided:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
     limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
-    if start_timestamp is not None:
-        limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
-    if end_timestamp is not None:
-        limits["end_timestamp"] = whole_number("end_timestamp", end_timestamp)
+    if options.start_timestamp is not None:
+        limits["start_timestamp"] = options.start_timestamp
+    if options.end_timestamp is not None:
+        limits["end_timestamp"] = options.end_timestamp
     record_columns = RecordColumns(
-        chosen.names,
-        include_control=include_control,
-        binary_view=binary_view,
-        in_millis=exact,
-        max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
-        max_bytes=batch_bytes,
-        max_decompressed_bytes=whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
+        options.schema.names,
+        include_control=options.include_control,
+        binary_view=options.binary_view,
+        in_millis=options.exact,
+        max_rows=options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
+        max_bytes=options.batch_bytes,
+        max_decompressed_bytes=options.max_decompressed_bytes,
         **limits,
     )
     may_reach = None
     # The timestamp of a record without one is -1.
-    if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+    start_timestamp = options.start_timestamp
+    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
         may_reach = partial(_may_reach, start_timestamp=start_timestamp)
     most_records = end - start if limit is None else min(limit, end - start)
-    scan = RangeScan(log, start, end, damage, known_end_offset=known_end_offset)
+    scan = RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset)
     runs = scan.runs(
         verify_crc=verify,
-        decodes=on_corrupt == "raise" and start_timestamp is None and end_timestamp is None,
+        decodes=options.on_corrupt == "raise" and limits.keys() == {"start_offset", "end_offset"},
         few=most_records < SMALL_RANGE,
-        mapped=binary_view,
+        mapped=options.binary_view,
         room=record_columns.room,
         is_wanted=may_reach,
     )
-    arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
+    arrow_batches = _ArrowBatches(options, log, record_columns)
     batches = _decode(runs, scan, arrow_batches, aborted, broken)
-    return pa.RecordBatchReader.from_batches(
-        chosen, batches if limit is None else _first_rows(batches, limit)
-    )
+    yield from batches if limit is None else _first_rows(batches, limit)
+
+
+def read_several(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read logs one after the other; the limit is that of all together."""
+    left = options.limit
+    for log in logs:
+        if left == 0:
+            return
+        for batch in read(log, options if left is None else replace(options, limit=left)):
+            yield batch
+            if left is not None:
+                left -= batch.num_rows
 
 
 def _find_committed(
@@ -218,15 +298,14 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
 class _ArrowBatches:
     """Build Arrow record batches from the buffers of `RecordColumns`."""
 
-    def __init__(
-        self, chosen: pa.Schema, log: LogView, columns: RecordColumns, batch_rows: int
-    ) -> None:
+    def __init__(self, options: ArrowOptions, log: LogView, columns: RecordColumns) -> None:
         self.columns = columns
-        self._schema = chosen
-        self._batch_rows = batch_rows
+        self._schema = options.schema
+        self._batch_rows = options.batch_rows
         # Cached: Arrow creates new objects at each access to fields and types.
-        self._fields = [(field.name, field.type) for field in chosen]
+        self._fields = [(field.name, field.type) for field in self._schema]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        self._all_topics = options.all_topics
         self._repeated: dict[str, pa.Array] = {}
 
     def take(self) -> Iterator[pa.RecordBatch]:
@@ -278,7 +357,12 @@ class _ArrowBatches:
         """Return an array with the same value in every row."""
         made = self._repeated.get(name)
         if made is None or len(made) < rows:
-            made = pa.repeat(pa.scalar(self._same[name], kind), rows)
+            if name == "topic" and self._all_topics is not None:
+                code = pa.scalar(self._all_topics.index(self._same[name]), kind.index_type)
+                dictionary = pa.array(self._all_topics, kind.value_type)
+                made = pa.DictionaryArray.from_arrays(pa.repeat(code, rows), dictionary)
+            else:
+                made = pa.repeat(pa.scalar(self._same[name], kind), rows)
             self._repeated[name] = made
         return made.slice(0, rows)
 

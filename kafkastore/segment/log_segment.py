@@ -199,7 +199,7 @@ class LogSegment:
                 for run in log.runs():
                     headers = run.headers
                     count += len(headers)
-                    magics.update(np.unique(headers["magic"]).tolist())
+                    magics.update(headers["magic"].tobytes())
                     largest = max(largest, int(headers["max_timestamp"].max()))
                     valid_bytes, next_offset = run.end_position, run.next_offset
             except CorruptionError as error:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kafkastore.arguments import check_collection, whole_number
 from kafkastore.errors import (
@@ -29,7 +29,13 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.topic_logs import TopicLogs, Topics
+
+if TYPE_CHECKING:
+    from kafkastore.log.records_as_arrow import ArrowArguments
+    from kafkastore.store.log_table import LogTable
 
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
@@ -124,7 +130,7 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
         }
 
 
-class LogStore:
+class LogStore(ArrowExport):
     """One or several log directories, or one partition directory.
 
     Parameters
@@ -252,6 +258,84 @@ class LogStore:
         if found := {each: duplicates[each] for each in chosen if each in duplicates}:
             raise DuplicatePartitionError(found)
         return (log for each in chosen for log in self.partitions.copies(each))
+
+    @property
+    def topics(self) -> Topics:
+        """The topics by name, sorted: a mapping of str to `TopicLogs`."""
+        return Topics(self)
+
+    def topic(self, name: str) -> TopicLogs:
+        """Return the partitions of a topic; nothing is opened.
+
+        Parameters
+        ----------
+        name : str
+            The topic's name.
+
+        Returns
+        -------
+        TopicLogs
+
+        Raises
+        ------
+        UnknownTopicError
+            If the store has no partition of it; `nearest` has similar names.
+        """
+        return self.topics[name]
+
+    def to_arrow(
+        self,
+        topics: str | Iterable[str] | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        partitions: Iterable[AnyPartition] | None = None,
+        dictionary: bool = False,
+        **options: Unpack[ArrowArguments],
+    ) -> LogTable:
+        """Return records of several topics as an Arrow table, read when it is used.
+
+        Parameters
+        ----------
+        topics : str or iterable of str, optional
+            One topic or several. Default: all.
+        columns : sequence of str, optional
+            As for `PartitionLog.to_arrow`.
+        partitions : iterable, optional
+            Each as ``("orders", 3)`` or ``"orders-3"``, instead of `topics`.
+        dictionary : bool
+            Whether `topic` is dictionary-encoded. All batches have the same dictionary: the topics
+            that are read, sorted.
+        **options
+            As for `PartitionLog.to_arrow`. Offsets and times bound each partition, `limit` is the
+            maximum number of rows in all.
+
+        Returns
+        -------
+        LogTable
+            By topic, partition and offset. Logs are opened when their turn comes, each time anew.
+
+        Raises
+        ------
+        UnknownTopicError
+            If the store has no partition of a topic.
+        KeyError
+            If the store does not contain a partition.
+        DuplicatePartitionError
+            If a partition lies in several directories.
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+        """
+        from kafkastore.store.log_table import table_of_partitions  # imports pyarrow
+
+        if topics is not None:
+            if partitions is not None:
+                raise ArgumentValueError("partitions", "None if topics are named", partitions)
+            named = [topics] if isinstance(topics, str) else topics
+            check_collection("topics", named)
+            partitions = [each for name in named for each in self.topic(name).topic_partitions]
+        return table_of_partitions(
+            self.logs_of, self.chosen(partitions), columns, dictionary=dictionary, **options
+        )
 
     def offsets_for_times(
         self,

@@ -20,19 +20,21 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
 from kafkastore.log.record_reading import read_records
-from kafkastore.lookup.explanation import Explanation, explain
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import Lookup
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.store.arrow_export import ArrowExport
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
+    from kafkastore.lookup.explanation import Explanation
+    from kafkastore.store.log_table import LogTable
 
-class PartitionLog(LogView):
+
+class PartitionLog(LogView, ArrowExport):
     """Read one partition's log: segments, offset bounds, records, lookups by time.
 
     A log is a snapshot: the directory is listed at the first access, and the listing and the bounds
@@ -193,6 +195,7 @@ class PartitionLog(LogView):
         isolation: Isolation = "read_uncommitted",
         is_decided: bool = False,
         binary_view: bool = False,
+        dictionary: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
         verify: bool = True,
@@ -201,8 +204,8 @@ class PartitionLog(LogView):
         skipped: list[SkippedBytes] | None = None,
         known_end_offset: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
-    ) -> pa.RecordBatchReader:
-        """Read records into Arrow.
+    ) -> LogTable:
+        """Return records as an Arrow table that is read when it is used.
 
         Parameters
         ----------
@@ -229,6 +232,8 @@ class PartitionLog(LogView):
             instead of being copied. The file must not be truncated while the result is in use:
             access to a missing page ends the process. Some Arrow functions do not support the type
             binary_view; a cast to binary copies the values.
+        dictionary : bool
+            Whether `topic` is dictionary-encoded: a categorical column in pandas and Polars.
         batch_rows : int
             Maximum number of rows in a batch.
         batch_bytes : int
@@ -251,16 +256,24 @@ class PartitionLog(LogView):
 
         Returns
         -------
-        pyarrow.RecordBatchReader
-            Uses the memory of a few batches, whatever the size of the log. A timestamp whose
-            microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
-            corrupt batch, after all rows before it. Not thread-safe.
-        """
-        from kafkastore.log import records_as_arrow  # importing pyarrow takes longer than a lookup
+        LogTable
+            Iterate over it for `pyarrow.RecordBatch` objects, or pass it to pyarrow, DuckDB, Polars
+            or pandas. It uses the memory of a few batches, whatever the size of the log. Each
+            iteration reads anew, and appends to `skipped` again. A timestamp whose microseconds do
+            not fit 64 bits is null. Reading raises `CorruptBatchError` at the first corrupt batch,
+            after all rows before it.
 
-        return records_as_arrow.read(
-            self,
-            columns,
+        Raises
+        ------
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+        """
+        # Importing pyarrow takes longer than a lookup.
+        from kafkastore.log.records_as_arrow import ArrowOptions
+        from kafkastore.store.log_table import LogTable
+
+        options = ArrowOptions(
+            columns=columns,
             start_offset=start_offset,
             end_offset=end_offset,
             start_timestamp=start_timestamp,
@@ -271,6 +284,7 @@ class PartitionLog(LogView):
             isolation=isolation,
             is_decided=is_decided,
             binary_view=binary_view,
+            all_topics=(self.topic,) if dictionary else None,
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
             verify=verify,
@@ -280,6 +294,7 @@ class PartitionLog(LogView):
             known_end_offset=known_end_offset,
             indexes=indexes,
         )
+        return LogTable(lambda: (self,), options)
 
     def offset_for_timestamp(
         self,
@@ -428,6 +443,8 @@ class PartitionLog(LogView):
         CorruptBatchError
             If a batch on the search path is corrupt.
         """
+        from kafkastore.lookup.explanation import explain  # with all that may make answers differ
+
         target_timestamp = whole_number("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
         return self.retry_if_changed(lambda: explain(self, target_timestamp, choice))

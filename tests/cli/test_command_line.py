@@ -100,6 +100,19 @@ def test_reading_commands_import_neither_spark_nor_its_dependencies(
             assert "rich" not in imported
 
 
+def test_serve_starts_without_what_few_clients_ask_for(tmp_path: Path) -> None:
+    code = "import sys, kafkastore.cli.commands.serve; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    imported = done.stdout.split()
+    assert "kafkastore.server.node" in imported
+    assert not {
+        "pyarrow", "prometheus_client", "scramp", "kafkastore.server.groups.coordinator",
+        "kafkastore.lookup.explanation",
+    } & set(imported)
+
+
 def test_output_works_without_unicode(sample_root: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     for line in (["ls", sample_root], ["cat", sample_root], ["dump", "--records",
