@@ -18,6 +18,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.records.arrow_memory",
     "kafkastore.formats.records.record_columns",
     "kafkastore.formats.records.record_rows",
+    "kafkastore.formats.records.latest_offsets",
     "kafkastore.formats.records.batch_builder",
     "kafkastore.formats.indexes.index_builder",
     "kafkastore.formats.state.producer_entry",

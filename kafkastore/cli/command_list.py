@@ -33,6 +33,7 @@ COMMANDS = {
     "sizing": "Compute index sizes by interval, for a directory or a broker.",
     "pipeline": "Run all steps on Spark, from inventory to report.",
     "sample": "Unpack sample log directories.",
+    "completion": "Print a script that completes commands, topics and paths in a shell.",
 }
 #: The commands that alter directories.
 ALTERING = frozenset(("changes", "convert", "migrate", "reindex", "repair", "restore"))

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import check_collection, timestamp_ms, whole_number
 from kafkastore.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -41,6 +42,8 @@ AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
 AnyPartition = str | tuple[str, int]
 
+#: How many paths are shown.
+_SHOWN_PATHS = 3
 _OF_PARTITIONS = (LOG_SUFFIX, KRAFT_SNAPSHOT_SUFFIX)
 
 FoundDirectory = tuple[Path, LogDir | None]
@@ -155,6 +158,13 @@ class LogStore(ArrowExport):
         self.log_dirs = log_dirs
         self.partitions = partitions
         self.future_partitions = future_partitions
+
+    def __repr__(self) -> str:
+        """Return the paths, and how much was listed when the store was opened."""
+        paths = [repr(str(each)) for each in self.paths]
+        more = [f"and {len(paths) - _SHOWN_PATHS} more"] * (len(paths) > _SHOWN_PATHS)
+        shown = ", ".join([*paths[:_SHOWN_PATHS], *more])
+        return f"LogStore({shown}, topics={len(self.topics)}, partitions={len(self.partitions)})"
 
     @property
     def paths(self) -> list[Path]:
@@ -339,7 +349,7 @@ class LogStore(ArrowExport):
 
     def offsets_for_times(
         self,
-        timestamps_to_search: Mapping[AnyPartition, int],
+        timestamps_to_search: Mapping[AnyPartition, int | datetime],
         *,
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
@@ -351,8 +361,9 @@ class LogStore(ArrowExport):
 
         Parameters
         ----------
-        timestamps_to_search : mapping of partition to int
-            Times, ms since 1970, by ``(topic, partition)`` or ``"topic-partition"``.
+        timestamps_to_search : mapping of partition to int or datetime
+            Times, ms since 1970 or with a time zone, by ``(topic, partition)`` or
+            ``"topic-partition"``.
         rules, isolation, indexes, on_corrupt, skipped
             As for `PartitionLog.offset_for_timestamp`. With ``"raise"``, corrupt bytes of one
             partition are an error for all; ``"skip"`` and ``"stop"`` answer for each.
@@ -366,9 +377,11 @@ class LogStore(ArrowExport):
         Raises
         ------
         TypeError
-            If the argument is not a mapping, a key is not a partition, or a time is not an int.
+            If the argument is not a mapping, a key is not a partition, or a time is neither an
+            int nor a datetime.
         ValueError
-            If a time is negative; for special timestamps use `PartitionLog.list_offset`.
+            If a time is negative, or a datetime has no time zone; for special timestamps use
+            `PartitionLog.list_offset`.
         KeyError
             If the store does not contain a partition.
 
@@ -383,7 +396,7 @@ class LogStore(ArrowExport):
                 timestamps_to_search,
             )
         asked = {
-            as_topic_partition(partition): whole_number(f"the time for {partition}", timestamp, 0)
+            as_topic_partition(partition): timestamp_ms(f"the time for {partition}", timestamp, 0)
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
@@ -14,8 +15,12 @@ from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
+    from kafkastore.log.latest_records import LatestArguments
     from kafkastore.log.records_as_arrow import ArrowArguments
     from kafkastore.store.log_table import LogTable
+
+#: How many topics' names are shown.
+_SHOWN_NAMES = 10
 
 
 class LogSource(Protocol):
@@ -55,7 +60,7 @@ class TopicLogs(ArrowExport):
         self.store, self.name, self.topic_partitions = store, name, topic_partitions
 
     def __repr__(self) -> str:
-        return f"TopicLogs({self.name!r})"
+        return f"TopicLogs({self.name!r}, partitions={len(self)})"
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -161,14 +166,71 @@ class TopicLogs(ArrowExport):
         """
         from kafkastore.store.log_table import table_of_partitions  # imports pyarrow
 
-        chosen: Sequence[TopicPartition] = self.topic_partitions
-        if partitions is not None:
-            check_collection("partitions", partitions)
-            numbers = sorted({whole_number("partitions", each) for each in partitions})
-            chosen = [TopicPartition(self.name, each) for each in numbers]
         return table_of_partitions(
-            self.store.logs_of, chosen, columns, dictionary=dictionary, **options
+            self.store.logs_of, self._chosen(partitions), columns, dictionary=dictionary, **options
         )
+
+    def latest(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        partitions: Iterable[int] | None = None,
+        include_tombstones: bool = False,
+        dictionary: bool = False,
+        **options: Unpack[LatestArguments],
+    ) -> LogTable:
+        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+
+        A key may be in several partitions, as after their number was raised. Then the partition
+        with its newest record by timestamp counts, or of several equally new ones that with the
+        highest number; in it, the last record by offset is the key's, as in compaction.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            As for `PartitionLog.to_arrow`.
+        partitions : iterable of int, optional
+            Only these partitions. Default: all.
+        include_tombstones : bool
+            Whether a key whose last value is null, which deletes the key, has a row.
+        dictionary : bool
+            Whether `topic` is dictionary-encoded.
+        **options
+            As for `PartitionLog.latest`; offsets and times bound each partition, `limit` is the
+            maximum number of rows in all.
+
+        Returns
+        -------
+        LogTable
+            By partition and offset. Reading uses up to 32 bytes of memory for each key.
+
+        Raises
+        ------
+        KeyError
+            If the store does not contain a partition.
+        DuplicatePartitionError
+            If a partition lies in several directories.
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+        """
+        from kafkastore.store.log_table import latest_of_partitions  # imports pyarrow
+
+        return latest_of_partitions(
+            self.store.logs_of,
+            self._chosen(partitions),
+            columns,
+            include_tombstones=include_tombstones,
+            dictionary=dictionary,
+            **options,
+        )
+
+    def _chosen(self, partitions: Iterable[int] | None) -> Sequence[TopicPartition]:
+        """Return the partitions of these numbers, sorted; None: all."""
+        if partitions is None:
+            return self.topic_partitions
+        check_collection("partitions", partitions)
+        numbers = sorted({whole_number("partitions", each) for each in partitions})
+        return [TopicPartition(self.name, each) for each in numbers]
 
 
 class Topics(Mapping[str, TopicLogs]):
@@ -187,7 +249,10 @@ class Topics(Mapping[str, TopicLogs]):
             self._partitions.setdefault(each.topic, []).append(each)
 
     def __repr__(self) -> str:
-        return f"Topics({', '.join(map(repr, self))})"
+        """Return the first names, of which a cluster may have thousands."""
+        shown = [repr(each) for each in islice(self, _SHOWN_NAMES)]
+        more = [f"and {len(self) - len(shown)} more"] * (len(self) > len(shown))
+        return f"Topics({', '.join([*shown, *more])})"
 
     def __getitem__(self, name: str) -> TopicLogs:
         """Return a topic.
