@@ -50,7 +50,7 @@ from kafkastore.formats.state.file_names import (
     snapshot_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.log.isolation import newest_snapshot
+from kafkastore.log.isolation import newest_snapshot, without_producers
 from kafkastore.log.log_dir import LogDir
 from kafkastore.paths import refuse_remote
 from kafkastore.runner import Progress, Steps, in_threads
@@ -271,10 +271,10 @@ class _RestoredFiles:
             yield from self._copied(self.log.path / LEADER_EPOCH_CHECKPOINT)
 
     def _producers_at_start(self) -> ProducerState:
-        """Return the producers before the first segment, if a snapshot has them."""
+        """Return the producers before the first segment, if a snapshot of there has them."""
         start = self.log.segments[0].base_offset if self.log.segments else 0
-        _, producers = newest_snapshot(self.log, start)
-        return producers
+        offset, producers = newest_snapshot(self.log, start)
+        return producers if offset == start else without_producers()
 
     def _log(self, segment: LogSegment, rebuilt: RebuiltIndexes) -> Iterator[_RestoredFile]:
         """Yield a log: converted, as it is, or without bytes after its last batch.

@@ -169,6 +169,23 @@ def test_transaction_indexes_are_rebuilt(tmp_path, new_logs, is_there):
     assert not [each for each in kafkastore.verify(root) if each.path.suffix == ".txnindex"]
 
 
+@pytest.mark.parametrize(("offset", "expected"), [(3, []), (4, [7])])
+def test_producers_before_the_first_segment_are_those_of_a_snapshot_there(
+    tmp_path, new_logs, offset, expected
+):
+    """An older one is left over: its transaction may have ended since."""
+    batch = Batch((Row(4, 100, b"k", b"v"),))
+    source = Log((Segment(4, (batch,)).indexed(),)).write(tmp_path / "source")
+    (source / "t-0" / f"{offset:020}.snapshot").write_bytes(
+        producer_snapshot.pack([(7, 0, 0, 2, 0, 100, -1, 2)]))
+    root = new_logs("t-0")
+    kafkastore.apply(plan_restore(source, root))
+    (path,) = (root / "t-0").glob("*.snapshot")
+    assert path.name == f"{5:020}.snapshot"
+    found = producer_snapshot.parse(path.read_bytes())
+    assert found["producer_id"].tolist() == expected
+
+
 @pytest.mark.parametrize("tail", [b"", bytes(500)], ids=["incomplete batch", "preallocated"])
 def test_bytes_after_the_last_batch_are_not_restored(tmp_path, new_logs, tail):
     """The new broker was stopped, so it would keep them and append after them."""
