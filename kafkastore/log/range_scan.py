@@ -27,6 +27,25 @@ if TYPE_CHECKING:
 SMALL_RANGE = 1000
 
 
+def first_offset_since(segment: LogSegment, timestamp: int, start_offset: int) -> int | None:
+    """Return a segment's first offset to read; None if no record reaches a timestamp.
+
+    Before it no record has at least this timestamp (ms), if the time index is true. Without a
+    trusted index it is where the segment begins, but at least `start_offset`.
+    """
+    everything = max(segment.base_offset, start_offset)
+    try:
+        largest = segment.largest_timestamp_by_index
+        if largest is None:
+            return everything
+        if largest < timestamp:
+            return None
+        found = segment.find_offset_by_timestamp(timestamp, start_offset, "trust")
+    except CorruptionError:
+        return everything  # whoever reads it reports the error
+    return None if found is None else found.offset
+
+
 class ScanStart(NamedTuple):
     """Where a scan begins: at a byte position in the first of some segments.
 
