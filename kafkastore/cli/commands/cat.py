@@ -4,13 +4,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from kafkastore.arguments import INT64_MAX
+from kafkastore.arguments import INT64_MAX, thread_count
 from kafkastore.cli.cat.bounds import Bounds
 from kafkastore.cli.cat.column_writer import COLUMN_FORMS, ColumnWriter
 from kafkastore.cli.cat.line_formats import LineWriter, json_format, text_format
@@ -39,7 +38,7 @@ _FORM_BY_SUFFIX = {
 }  # fmt: skip
 
 
-@store_command("relative-to", "tz", "on-corrupt")
+@store_command("relative-to", "tz", "on-corrupt", "threads")
 @click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
               help="First offset, inclusive.")
 @click.option("--until-offset", type=click.IntRange(min=0), metavar="N",
@@ -106,11 +105,11 @@ def command(
     )
     problems = call.problems
     if output is None or is_stdout(output):
-        _write(sys.stdout.buffer, form, selection, bounds, headers, call.zone, problems)
+        _write(sys.stdout.buffer, form, selection, bounds, headers, call, problems)
         return problems.exit_code
     check_output(output, selection.store)
     with open_output(output) as file:
-        _write(file, form, selection, bounds, headers, call.zone, problems)
+        _write(file, form, selection, bounds, headers, call, problems)
     return problems.exit_code
 
 
@@ -143,16 +142,17 @@ def _timestamps(
 
 @contextmanager
 def _open_writer(
-    file: BinaryIO, form: str, headers: bool, zone: tzinfo | None
+    file: BinaryIO, form: str, headers: bool, call: StoreCall
 ) -> Iterator[RecordWriter]:
     """Open a writer of the requested format."""
     if form in COLUMN_FORMS:
-        with closing(ColumnWriter(file, form, headers=headers)) as writer:
+        threads = thread_count(call.threads)
+        with closing(ColumnWriter(file, form, headers=headers, threads=threads)) as writer:
             yield writer
     elif form == "json":
         yield LineWriter(file.write, json_format(headers=headers))
     else:
-        yield LineWriter(file.write, text_format(headers=headers, zone=zone))
+        yield LineWriter(file.write, text_format(headers=headers, zone=call.zone))
 
 
 def _write(
@@ -161,7 +161,7 @@ def _write(
     selection: Selection,
     bounds: Bounds,
     headers: bool,
-    zone: tzinfo | None,
+    call: StoreCall,
     problems: Problems,
 ) -> None:
     """Write the selected records, up to the limit, batch by batch."""
@@ -170,13 +170,15 @@ def _write(
     count = 0
     to_stdout = file is sys.stdout.buffer
     with (
-        _open_writer(file, form, headers, zone) as writer,
+        _open_writer(file, form, headers, call) as writer,
         progress("records", bounds.limit, while_printing=to_stdout) as advance,
     ):
         for log in problems.logs(selection):
             skipped: list[SkippedBytes] = []
             left = None if bounds.limit is None else bounds.limit - count
-            batches = _batches(log, writer, bounds, left, problems.on_corrupt, skipped)
+            batches = _batches(
+                log, writer, bounds, left, call.threads, problems.on_corrupt, skipped
+            )
             for batch in problems.until_error(log.topic_partition, batches):
                 writer.write_batch(log, batch)
                 count += batch.num_rows
@@ -197,6 +199,7 @@ def _batches(
     writer: RecordWriter,
     bounds: Bounds,
     limit: int | None,
+    threads: int | None,
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> Iterator[RecordBatch]:
@@ -215,6 +218,7 @@ def _batches(
         indexes=bounds.indexes,
         on_corrupt=on_corrupt,
         skipped=skipped,
+        threads=threads,
         **writer.reading,
     )
     yield from read(log, options)
