@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 COLUMN_FORMS = ("arrow", "arrows", "parquet")
 #: Size of a Parquet row group; larger than an Arrow batch, because readers skip by row group.
 _ROW_GROUP_ROWS = 100_000
-_ROW_GROUP_BYTES = 16 * 1024 * 1024
+_ROW_GROUP_BYTES = 8 * 1024 * 1024
 
 
 class ColumnWriter:
@@ -63,7 +63,7 @@ class _Groups(Iterator[list["RecordBatch"]]):
 class _RowGroups:
     """Encodes row groups in threads, each as a Parquet file in memory, and joins them.
 
-    One row group more than there are threads is in memory.
+    As many row groups as there are threads are in memory, and the one that is being filled.
     """
 
     def __init__(self, file: BinaryIO, columns: Schema, threads: int) -> None:
@@ -77,7 +77,7 @@ class _RowGroups:
         self._encoded = ParallelMap(
             self._encode, self._groups, threads, "kafkastore-parquet", queued=1
         )
-        self._most_unwritten = threads if threads > 1 else 0
+        self._most_unwritten = threads - 1
         self._unwritten = 0
 
     def write_batch(self, batch: RecordBatch) -> None:

@@ -13,6 +13,8 @@ cimport cython
 
 # Larger blocks are not kept: one huge record must not hold memory forever.
 cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
+# Of what a caller kept for long and then drops at once, not all is kept.
+cdef Py_ssize_t MOST_SPARE_BYTES = 40 * 1024 * 1024
 # How much larger than wanted a reused block may be, and a size below which that does not matter.
 cdef Py_ssize_t FITTING = 4, SMALLEST_SPARE = 16 * 1024
 
@@ -71,6 +73,7 @@ cdef class Spares:
         if best >= 0:
             block = self.blocks[best]
             self.count -= 1
+            self.bytes -= block.capacity
             self.blocks[best] = self.blocks[self.count]
         if has_entered:
             leave(&self.is_busy)
@@ -86,10 +89,12 @@ cdef class Spares:
         """Return a block to the spares."""
         cdef bint is_kept = False
         if block.capacity <= LARGEST_SPARE and try_enter(&self.is_busy):
-            is_kept = self.count < MOST_SPARES
+            is_kept = self.count < MOST_SPARES and (
+                self.count == 0 or self.bytes + block.capacity <= MOST_SPARE_BYTES)
             if is_kept:
                 self.blocks[self.count] = block
                 self.count += 1
+                self.bytes += block.capacity
             leave(&self.is_busy)
         if not is_kept:
             free(block.data)
