@@ -98,8 +98,12 @@ def check_zone(name: str, value: datetime) -> None:
 
 
 def thread_count(threads: SupportsIndex | None) -> int:
-    """Return a number of threads; None means as many as there are processors."""
-    return os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    """Return a number of threads; None means one for each processor this process may use."""
+    if threads is not None:
+        return whole_number("threads", threads, 1)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def check_choice(name: str, value: str, choices: Sequence[_Choice]) -> _Choice:

@@ -266,9 +266,9 @@ class SegmentGoneError(KafkaStoreError):
 
 
 class OffsetOverflowError(KafkaStoreError):
-    """An offset too far above the segment's base offset; roll or split it.
+    """Offsets too large: too far above their segment, or as a sum for all partitions.
 
-    The relative offset must be at most 2^31 - 1.
+    The relative offset in a segment must be at most 2^31 - 1: roll or split it.
     """
 
 
@@ -507,6 +507,8 @@ class RefusalReason(StrEnum):
     """The file system or the storage can't do what the change needs."""
     NOT_SERVED = "not-served"
     """A broker would not serve the partition: the cluster does not have it there."""
+    OTHER_REPLICAS = "other-replicas"
+    """Other brokers have the partition too, and may become its leader without these records."""
     OTHER = "other"
     """Another reason; the text has it."""
 

@@ -16,11 +16,12 @@ from kafkastore.arguments import (
     INT64_MIN,
     check_choice,
     check_collection,
+    thread_count,
     timestamp_ms,
     whole_number,
 )
 from kafkastore.caching import cached_property
-from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.errors import ArgumentValueError, CorruptionError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_columns import (
     BATCH_BYTES,
@@ -33,7 +34,8 @@ from kafkastore.formats.records.record_columns import (
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, ScannedRun
+from kafkastore.log.piece_reading import LogReading, read_parallel
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
@@ -58,12 +60,19 @@ COLUMN_TYPES = {
 }
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
+#: Types without loss: ms of any size, and header names as bytes, which need not be UTF-8.
+EXACT_TYPES = {
+    "timestamp": pa.int64(),
+    HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
+}
 _STRING = pa.string()
 #: The encoding that keys and values can be decoded from.
 UTF_8 = "utf-8"
 #: The type of a dictionary-encoded `topic`.
 DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
 
+#: A limit of fewer rows is read by one thread: others would read more than it.
+MANY_ROWS = 1_000_000
 #: The smallest value of each number among `ArrowOptions`.
 _WHOLE_NUMBERS = {
     "start_offset": INT64_MIN,
@@ -85,13 +94,14 @@ def schema(
     *,
     include_headers: bool = False,
     binary_view: bool = False,
+    exact: bool = False,
     dictionary: bool = False,
     decode: str | None = None,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
     They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
-    `binary_view` and `decode` are types of `key` and `value`; `dictionary` encodes `topic`.
+    `binary_view`, `exact`, `decode`: other types of some columns; `dictionary` encodes `topic`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -100,7 +110,7 @@ def schema(
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
-    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {}) | (EXACT_TYPES if exact else {})
     if decode is not None:
         types |= dict.fromkeys(VIEW_TYPES, pa.string_view() if binary_view else pa.string())
     if dictionary:
@@ -128,6 +138,7 @@ class ArrowArguments(TypedDict, total=False):
     on_corrupt: OnCorrupt
     skipped: list[SkippedBytes] | None
     indexes: Indexes
+    threads: int | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -149,6 +160,7 @@ class ArrowOptions:
     is_decided: bool = False
     binary_view: bool = False
     decode: str | None = None
+    exact: bool = False
     all_topics: tuple[str, ...] | None = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
@@ -158,8 +170,10 @@ class ArrowOptions:
     skipped: list[SkippedBytes] | None = None
     known_end_offset: int | None = None
     indexes: Indexes = DEFAULT_INDEXES
+    threads: int | None = None
 
     def __post_init__(self) -> None:
+        thread_count(self.threads)
         for name, smallest in _WHOLE_NUMBERS.items():
             if getattr(self, name) is not None or name in _NEEDED:
                 object.__setattr__(self, name, whole_number(name, getattr(self, name), smallest))
@@ -176,6 +190,12 @@ class ArrowOptions:
             object.__setattr__(self, "columns", tuple(self.columns))
         _ = self.schema
 
+    @property
+    def timestamps(self) -> tuple[int | None, int | None]:
+        """The start and the end in ms since 1970; inclusive, exclusive."""
+        start, end = self.start_timestamp, self.end_timestamp
+        return cast("int | None", start), cast("int | None", end)
+
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the batches."""
@@ -183,6 +203,7 @@ class ArrowOptions:
             self.columns,
             include_headers=self.include_headers,
             binary_view=self.binary_view,
+            exact=self.exact,
             dictionary=self.all_topics is not None,
             decode=self.decode,
         )
@@ -193,58 +214,107 @@ def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
 
     Nothing is read before the first batch is asked for.
     """
+    reading = _open(log, options)
+    limit, threads = options.limit, thread_count(options.threads)
+    if threads == 1 or reading.is_small or _is_small(limit):
+        batches = reading.in_order()
+    else:
+        batches = read_parallel([reading], threads)
+    yield from batches if limit is None else first_rows(batches, limit)
+
+
+def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read several logs into Arrow, one after the other.
+
+    Each log is taken from `logs` when a thread is free for it, a few before their rows are. The
+    limit is that of all of them. An error in one log is raised after the rows before it.
+    """
+    limit, threads = options.limit, thread_count(options.threads)
+    if threads == 1 or _is_small(limit):
+        batches = _one_by_one(logs, options)
+    else:
+        batches = read_parallel(_opened(logs, options), threads)
+    yield from batches if limit is None else first_rows(batches, limit)
+
+
+def _is_small(limit: int | None) -> bool:
+    """Return whether threads are not worth their start for so many rows."""
+    return limit is not None and limit < MANY_ROWS
+
+
+def _one_by_one(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read logs in this thread."""
+    left = options.limit
+    for log in logs:
+        if left == 0:
+            return
+        reading = _open(log, options if left is None else replace(options, limit=left))
+        for batch in reading.in_order():
+            left = None if left is None else max(left - batch.num_rows, 0)
+            yield batch
+
+
+def _opened(
+    logs: Iterable[LogView], options: ArrowOptions
+) -> Iterator[LogReading | Exception]:
+    """Yield the reading of each log; an error as a value, after which nothing follows."""
+    try:
+        for log in logs:
+            yield _open(log, options)
+    except Exception as error:  # raised when the rows before it are taken
+        yield error
+
+
+def _open(log: LogView, options: ArrowOptions) -> LogReading:
+    """Find the bounds of a read."""
     limit, isolation, verify = options.limit, options.isolation, options.verify
     start, end = log.bounds(options.start_offset, options.end_offset)
     damage = CorruptionHandler(options.on_corrupt, options.skipped)
+    start_timestamp, end_timestamp = options.timestamps
+    may_reach = None
+    # The timestamp of a record without one is -1.
+    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+        if options.on_corrupt == "raise":  # else the bytes that are skipped are reported
+            since = partial(_start_since, log, start, end, start_timestamp)
+            start = log.retry_if_changed(since)
     aborted = broken = None
     if reads_committed(isolation) and options.is_decided:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
-    limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
-    if options.start_timestamp is not None:
-        limits["start_timestamp"] = options.start_timestamp
-    if options.end_timestamp is not None:
-        limits["end_timestamp"] = options.end_timestamp
-    record_columns = RecordColumns(
-        options.schema.names,
-        include_control=options.include_control,
-        binary_view=options.binary_view,
-        max_rows=options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
-        max_bytes=options.batch_bytes,
-        max_decompressed_bytes=options.max_decompressed_bytes,
-        **limits,
-    )
-    may_reach = None
-    # The timestamp of a record without one is -1.
-    start_timestamp = cast("int | None", options.start_timestamp)
-    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
-        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+    settings: dict[str, Any] = {
+        "include_control": options.include_control,
+        "binary_view": options.binary_view,
+        "in_millis": options.exact,
+        "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
+        "max_bytes": options.batch_bytes,
+        "max_decompressed_bytes": options.max_decompressed_bytes,
+        "start_offset": start,
+        "end_offset": end,
+    }
+    if start_timestamp is not None:
+        settings["start_timestamp"] = start_timestamp
+    if end_timestamp is not None:
+        settings["end_timestamp"] = end_timestamp
     most_records = end - start if limit is None else min(limit, end - start)
-    scan = RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset)
-    runs = scan.runs(
-        verify_crc=verify,
-        decodes=options.on_corrupt == "raise" and limits.keys() == {"start_offset", "end_offset"},
-        few=most_records < SMALL_RANGE,
-        mapped=options.binary_view,
-        room=record_columns.room,
+    return LogReading(
+        log,
+        RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset),
+        (start, end),
+        partial(_ArrowBatches, options, log, settings),
+        aborted=aborted,
+        broken=broken,
         is_wanted=may_reach,
+        few=most_records < SMALL_RANGE,
+        reading={
+            "verify_crc": verify,
+            "decodes": options.on_corrupt == "raise"
+            and start_timestamp is None
+            and end_timestamp is None,
+            "mapped": options.binary_view,
+        },
     )
-    arrow_batches = _ArrowBatches(options, log, record_columns)
-    batches = _decode(runs, scan, arrow_batches, aborted, broken)
-    yield from batches if limit is None else _first_rows(batches, limit)
-
-
-def read_several(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
-    """Read logs one after the other; the limit is that of all together."""
-    left = options.limit
-    for log in logs:
-        if left == 0:
-            return
-        for batch in read(log, options if left is None else replace(options, limit=left)):
-            yield batch
-            if left is not None:
-                left -= batch.num_rows
 
 
 def _find_committed(
@@ -257,31 +327,13 @@ def _find_committed(
     return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
 
 
-def _decode(
-    runs: Iterator[ScannedRun],
-    scan: RangeScan,
-    arrow: _ArrowBatches,
-    aborted: AbortedBatches | None,
-    broken: CorruptionError | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the batches of a scan that are not aborted."""
-    start = scan.first_offset
-    try:
-        for scanned in runs:
-            headers = scanned.headers
-            if scan.first_offset > start:
-                headers = headers[headers["last_offset"] >= scan.first_offset]
-            if aborted is not None:
-                headers = headers[~aborted.of(headers)]
-            for is_full in scanned.of(headers).decode(arrow.columns):
-                if is_full:
-                    yield from arrow.take()
-    except (KafkaStoreError, OSError):
-        yield from arrow.take()
-        raise
-    yield from arrow.take()
-    if broken is not None:  # after it, no offset is decided
-        raise broken
+def _start_since(log: LogView, start: int, end: int, timestamp: int) -> int:
+    """Return the first offset of a range that may reach a timestamp; the end if none may."""
+    for segment in log.segments_between(start, end):
+        first = first_offset_since(segment, timestamp, start)
+        if first is not None:
+            return min(first, end)
+    return end
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
@@ -297,7 +349,7 @@ def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
     return largest is None or largest >= start_timestamp
 
 
-def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """Yield at most `limit` rows, and read no batch after them."""
     left = limit
     while left > 0 and (batch := next(batches, None)) is not None:
@@ -308,9 +360,9 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
 class _ArrowBatches:
     """Build Arrow record batches from the buffers of `RecordColumns`."""
 
-    def __init__(self, options: ArrowOptions, log: LogView, columns: RecordColumns) -> None:
-        self.columns = columns
+    def __init__(self, options: ArrowOptions, log: LogView, settings: dict[str, Any]) -> None:
         self._schema = options.schema
+        self.columns = RecordColumns(self._schema.names, **settings)
         self._batch_rows = options.batch_rows
         self._is_binary = options.decode is None
         # Cached: Arrow creates new objects at each access to fields and types.
@@ -350,9 +402,12 @@ class _ArrowBatches:
             )
         if name == HEADERS_COLUMN:
             nulls, validity, offsets, name_count, names, values = parts
+            name_type, value_type = list(kind.value_type)
+            is_exact = name_type.type == pa.binary()
+            as_names = partial(_binary, pa.binary()) if is_exact else _text
             pairs = pa.StructArray.from_arrays(
-                [_text(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=list(HEADERS_TYPE.value_type),
+                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
+                fields=[name_type, value_type],
             )
             wrapped = [_validity(validity), pa.py_buffer(offsets)]
             return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])

@@ -1,7 +1,7 @@
 """The table of records that `to_arrow` returns."""
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakSet
@@ -9,8 +9,9 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.latest_records import LatestArguments, read_latest
 from kafkastore.log.log_view import LogView
-from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_several
+from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_many
 
 
 class LogTable:
@@ -21,14 +22,15 @@ class LogTable:
 
     Parameters
     ----------
-    list_logs : callable
-        Returns the logs in the order of the rows; called for each reading.
-    options : ArrowOptions
-        What is read of them.
+    schema : pyarrow.Schema
+        The columns and their types.
+    read : callable
+        Reads the records from the first on: returns an iterator of `pyarrow.RecordBatch`.
     """
 
-    def __init__(self, list_logs: Callable[[], Iterable[LogView]], options: ArrowOptions) -> None:
-        self._list_logs, self._options = list_logs, options
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self.schema = schema
+        self._read = read
         #: Iterations that are not finished.
         self._iterations: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
         self._next: Generator[pa.RecordBatch, None, None] | None = None
@@ -36,23 +38,18 @@ class LogTable:
     def __repr__(self) -> str:
         return f"LogTable({', '.join(self.schema.names)})"
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns and their types; nothing is read."""
-        return self._options.schema
-
     def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
         """Read the records from the first on, in batches of at most `batch_rows`."""
-        iteration = self._read()
+        iteration = self._iterate()
         self._iterations.add(iteration)
         return iteration
 
-    def _read(self) -> Generator[pa.RecordBatch, None, None]:
-        yield from read_several(self._list_logs(), self._options)
+    def _iterate(self) -> Generator[pa.RecordBatch, None, None]:
+        yield from self._read()
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a `pyarrow.RecordBatchReader` that reads the records from the first on."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._read())
+        return pa.RecordBatchReader.from_batches(self.schema, self._iterate())
 
     def read_next_batch(self) -> pa.RecordBatch:
         """Return the next batch of one reading, which the first call begins.
@@ -128,8 +125,25 @@ def table_of_partitions(
 ) -> LogTable:
     """Return the table of some partitions of a store; see `LogStore.to_arrow`."""
     logs_of(chosen)  # raises an error now if one is missing or duplicate
-    topics = tuple(sorted({each.topic for each in chosen}))
+    topics = tuple(sorted({each.topic for each in chosen})) if dictionary else None
+    checked = ArrowOptions(columns=columns, all_topics=topics, **options)
+    return LogTable(checked.schema, lambda: read_many(logs_of(chosen), checked))
+
+
+def latest_of_partitions(
+    logs_of: Callable[[Sequence[TopicPartition]], Iterable[LogView]],
+    chosen: Sequence[TopicPartition],
+    columns: Sequence[str] | None = None,
+    *,
+    include_tombstones: bool = False,
+    dictionary: bool = False,
+    **options: Unpack[LatestArguments],
+) -> LogTable:
+    """Return the last records of some partitions of a topic; see `TopicLogs.latest`."""
+    logs_of(chosen)  # raises an error now if one is missing or duplicate
+    topics = tuple({each.topic for each in chosen}) if dictionary else None
+    checked = ArrowOptions(columns=columns, all_topics=topics, **options)
     return LogTable(
-        lambda: logs_of(chosen),
-        ArrowOptions(columns=columns, all_topics=topics if dictionary else None, **options),
+        checked.schema,
+        lambda: read_latest(logs_of(chosen), checked, include_tombstones=include_tombstones),
     )

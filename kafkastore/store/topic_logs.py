@@ -15,6 +15,7 @@ from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
+    from kafkastore.log.latest_records import LatestArguments
     from kafkastore.log.records_as_arrow import ArrowArguments
     from kafkastore.store.log_table import LogTable
 
@@ -165,14 +166,71 @@ class TopicLogs(ArrowExport):
         """
         from kafkastore.store.log_table import table_of_partitions  # imports pyarrow
 
-        chosen: Sequence[TopicPartition] = self.topic_partitions
-        if partitions is not None:
-            check_collection("partitions", partitions)
-            numbers = sorted({whole_number("partitions", each) for each in partitions})
-            chosen = [TopicPartition(self.name, each) for each in numbers]
         return table_of_partitions(
-            self.store.logs_of, chosen, columns, dictionary=dictionary, **options
+            self.store.logs_of, self._chosen(partitions), columns, dictionary=dictionary, **options
         )
+
+    def latest(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        partitions: Iterable[int] | None = None,
+        include_tombstones: bool = False,
+        dictionary: bool = False,
+        **options: Unpack[LatestArguments],
+    ) -> LogTable:
+        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+
+        A key may be in several partitions, as after their number was raised. Then the partition
+        with its newest record by timestamp counts, or of several equally new ones that with the
+        highest number; in it, the last record by offset is the key's, as in compaction.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            As for `PartitionLog.to_arrow`.
+        partitions : iterable of int, optional
+            Only these partitions. Default: all.
+        include_tombstones : bool
+            Whether a key whose last value is null, which deletes the key, has a row.
+        dictionary : bool
+            Whether `topic` is dictionary-encoded.
+        **options
+            As for `PartitionLog.latest`; offsets and times bound each partition, `limit` is the
+            maximum number of rows in all.
+
+        Returns
+        -------
+        LogTable
+            By partition and offset. Reading uses up to 32 bytes of memory for each key.
+
+        Raises
+        ------
+        KeyError
+            If the store does not contain a partition.
+        DuplicatePartitionError
+            If a partition lies in several directories.
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+        """
+        from kafkastore.store.log_table import latest_of_partitions  # imports pyarrow
+
+        return latest_of_partitions(
+            self.store.logs_of,
+            self._chosen(partitions),
+            columns,
+            include_tombstones=include_tombstones,
+            dictionary=dictionary,
+            **options,
+        )
+
+    def _chosen(self, partitions: Iterable[int] | None) -> Sequence[TopicPartition]:
+        """Return the partitions of these numbers, sorted; None: all."""
+        if partitions is None:
+            return self.topic_partitions
+        check_collection("partitions", partitions)
+        numbers = sorted({whole_number("partitions", each) for each in partitions})
+        return [TopicPartition(self.name, each) for each in numbers]
 
 
 class Topics(Mapping[str, TopicLogs]):

@@ -129,7 +129,7 @@ def test_each_reading_of_a_table_begins_at_the_first_record(store: LogStore) -> 
 
 
 def test_batches_can_be_read_one_by_one(store: LogStore) -> None:
-    table = store.to_arrow("a", batch_rows=4)
+    table = store.to_arrow("a", batch_rows=4, threads=1)
     for _ in range(2):
         assert [len(table.read_next_batch()) for _ in range(7)] == [4, 4, 2, 4, 3, 4, 1]
         with pytest.raises(StopIteration):
