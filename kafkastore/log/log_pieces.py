@@ -97,10 +97,11 @@ def _next_start(
         return int(starts[slot])
     try:
         for run in file.runs(position):
+            slot = int(np.searchsorted(run.headers["position"], wanted))
+            if slot < len(run.headers):
+                return int(run.headers["position"][slot])
             if run.next_offset >= end_offset:
                 return None
-            if run.end_position >= wanted:
-                return run.end_position if run.end_position < file.size else None
     except (CorruptionError, OSError):
         pass
     return None

@@ -246,6 +246,7 @@ class LogReading:
             while rows.batches:
                 yield rows.batches.pop()  # its memory is reused
             self._next_offset, start = rows.next_offset, rows.rest
+            self._scan.pass_to(rows.next_offset)
         if start is None:
             self._is_over = rows.is_end
             return
@@ -253,12 +254,12 @@ class LogReading:
             start = start._replace(next_offset=self._next_offset)
         yield from self.in_order(start, piece.end_position)
         scan = self._scan
-        if scan.is_at_stop:
-            self._next_offset = scan.next_offset
-        elif scan.is_after_segment and not scan.damage.has_stopped:
-            self._lost = piece.segment
-        else:
+        if scan.damage.has_stopped or not (scan.is_at_stop or scan.is_after_segment):
             self._is_over = True
+        elif scan.is_at_stop:
+            self._next_offset = scan.next_offset
+        else:
+            self._lost = piece.segment
 
     def _is_last(self, segment: LogSegment) -> bool:
         following = segment.next_base_offset

@@ -140,6 +140,10 @@ class RangeScan:
         self._known_end_offset = known_end_offset
         self._stop: int | None = None
 
+    def pass_to(self, next_offset: int) -> None:
+        """Note that the batches before an offset have been read, by other scans."""
+        self._next_offset = max(self._next_offset, next_offset)
+
     def of_piece(self, *, is_last: bool) -> RangeScan:
         """Return a scan for one piece of the range, which raises at corrupt bytes."""
         return RangeScan(
@@ -172,8 +176,6 @@ class RangeScan:
         reading = {"verify_crc": verify_crc, "decodes": decodes, "mapped": mapped, "room": room}
         self.is_at_stop = self.is_after_segment = False
         self._stop = stop
-        if start is not None:
-            self._next_offset = max(self._next_offset, start.next_offset or 0)
         while True:
             try:
                 if start is None:

@@ -101,7 +101,8 @@ def schema(
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
     They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
-    `binary_view`, `exact`, `decode`: other types of some columns; `dictionary` encodes `topic`.
+    `binary_view` and `exact`: `VIEW_TYPES`, `EXACT_TYPES`; `decode`: keys and values are text;
+    `dictionary` encodes `topic`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -159,8 +160,8 @@ class ArrowOptions:
     isolation: Isolation = "read_uncommitted"
     is_decided: bool = False
     binary_view: bool = False
-    decode: str | None = None
     exact: bool = False
+    decode: str | None = None
     all_topics: tuple[str, ...] | None = None
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
@@ -189,12 +190,6 @@ class ArrowOptions:
             check_collection("columns", self.columns)
             object.__setattr__(self, "columns", tuple(self.columns))
         _ = self.schema
-
-    @property
-    def timestamps(self) -> tuple[int | None, int | None]:
-        """The start and the end in ms since 1970; inclusive, exclusive."""
-        start, end = self.start_timestamp, self.end_timestamp
-        return cast("int | None", start), cast("int | None", end)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -270,7 +265,8 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
     limit, isolation, verify = options.limit, options.isolation, options.verify
     start, end = log.bounds(options.start_offset, options.end_offset)
     damage = CorruptionHandler(options.on_corrupt, options.skipped)
-    start_timestamp, end_timestamp = options.timestamps
+    start_timestamp = cast("int | None", options.start_timestamp)
+    end_timestamp = cast("int | None", options.end_timestamp)
     may_reach = None
     # The timestamp of a record without one is -1.
     if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
