@@ -196,6 +196,12 @@ class PartitionLog(LogView, ArrowExport):
         shown = [f"{name}={value}" for name, value in known.items() if value is not None]
         return f"{type(self).__name__}({', '.join([repr(str(self.path)), *shown])})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: offsets, size and the first records."""
+        from kafkastore.store.notebook_view import show_log
+
+        return show_log(self)
+
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
