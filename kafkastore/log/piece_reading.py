@@ -48,8 +48,8 @@ class RowBuilder(Protocol):
 class PieceRows(NamedTuple):
     """The rows of a piece, or of its beginning; `batches` is None if the piece does not count.
 
-    `first_offset` is that of the first batch, `next_offset` follows the last one. `rest` is what was
-    not read yet. With `is_end` the requested range ends in the piece.
+    `first_offset` is that of the first batch, `next_offset` follows the last one. `rest` is what
+    was not read yet. With `is_end` the requested range ends in the piece.
     """
 
     piece: LogPiece
