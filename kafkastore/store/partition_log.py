@@ -377,6 +377,7 @@ class PartitionLog(LogView, ArrowExport):
         limit: int | None = None,
         include_headers: bool = False,
         include_tombstones: bool = False,
+        decode: str | None = None,
         dictionary: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
@@ -385,8 +386,9 @@ class PartitionLog(LogView, ArrowExport):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        threads: int | None = None,
     ) -> LogTable:
-        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+        """Return the last record of each key as an Arrow table, as if compacted.
 
         Only committed records count, as for ``isolation="read_committed"`` of `to_arrow`: records
         of aborted transactions do not replace earlier ones, and records from the last stable offset
@@ -396,7 +398,7 @@ class PartitionLog(LogView, ArrowExport):
         ----------
         columns : sequence of str, optional
             As for `to_arrow`.
-        start_offset, end_offset, start_timestamp, end_timestamp : optional
+        start_offset, end_offset, start_timestamp, end_timestamp
             As for `to_arrow`; records outside do not count. With `end_timestamp` the result is the
             state of the keys at that time.
         limit : int, optional
@@ -405,9 +407,9 @@ class PartitionLog(LogView, ArrowExport):
             As for `to_arrow`.
         include_tombstones : bool
             Whether a key whose last value is null, which deletes the key, has a row.
-        dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
+        decode, dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
             As for `to_arrow`.
-        on_corrupt, skipped, indexes
+        on_corrupt, skipped, indexes, threads
             As for `to_arrow`.
 
         Returns
@@ -437,6 +439,7 @@ class PartitionLog(LogView, ArrowExport):
             (self.topic_partition,),
             columns,
             include_tombstones=include_tombstones,
+            decode=decode,
             dictionary=dictionary,
             start_offset=start_offset,
             end_offset=end_offset,
@@ -451,6 +454,7 @@ class PartitionLog(LogView, ArrowExport):
             on_corrupt=on_corrupt,
             skipped=skipped,
             indexes=indexes,
+            threads=threads,
         )
 
     def offset_for_timestamp(

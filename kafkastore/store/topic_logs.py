@@ -15,8 +15,8 @@ from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from kafkastore.log.latest_records import LatestArguments
     from kafkastore.log.records_as_arrow import ArrowArguments
+    from kafkastore.store.latest_records import LatestArguments
     from kafkastore.store.log_table import LogTable
 
 #: How many topics' names are shown.
@@ -187,7 +187,7 @@ class TopicLogs(ArrowExport):
         dictionary: bool = False,
         **options: Unpack[LatestArguments],
     ) -> LogTable:
-        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+        """Return the last record of each key as an Arrow table, as if compacted.
 
         A key may be in several partitions, as after their number was raised. Then the partition
         with its newest record by timestamp counts, or of several equally new ones that with the

@@ -4,7 +4,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kafkastore.cli.output.output_file import open_columns_writer
-from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
+from kafkastore.formats.records.record_columns import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    HEADERS_COLUMN,
+    KAFKA_COLUMNS,
+)
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -23,13 +28,19 @@ class ColumnWriter:
     def __init__(self, file: BinaryIO, form: str, *, headers: bool) -> None:
         from kafkastore.log import records_as_arrow
 
-        columns = records_as_arrow.schema(include_headers=headers)
+        self.columns, self.reading = self.reading_of(form, headers=headers)
+        columns = records_as_arrow.schema(self.columns)
         # Minimum and maximum of values would be copies of values that no reader uses.
         dated = [name for name in columns.names if name != "value"]
+        self._file = file
         self._writer = open_columns_writer(file, form, columns, dated=dated)
+
+    @staticmethod
+    def reading_of(form: str, *, headers: bool) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Return the columns of a format, and how to read them."""
+        columns = (*KAFKA_COLUMNS, HEADERS_COLUMN) if headers else KAFKA_COLUMNS
         is_parquet = form == "parquet"
-        self.reading: dict[str, Any] = {
-            "include_headers": headers,
+        return columns, {
             "batch_rows": _ROW_GROUP_ROWS if is_parquet else BATCH_ROWS,
             "batch_bytes": _ROW_GROUP_BYTES if is_parquet else BATCH_BYTES,
         }
@@ -37,6 +48,10 @@ class ColumnWriter:
     def write_batch(self, _: PartitionLog, batch: RecordBatch) -> None:
         """Write a batch, for Parquet as one row group."""
         self._writer.write_batch(batch)
+
+    def flush(self) -> None:
+        """Hand over what was written to the system."""
+        self._file.flush()
 
     def close(self) -> None:
         """Complete the file."""
