@@ -195,6 +195,12 @@ class PartitionLog(LogView, ArrowExport):
         shown = [f"{name}={value}" for name, value in known.items() if value is not None]
         return f"{type(self).__name__}({', '.join([repr(str(self.path)), *shown])})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: offsets, size and the first records."""
+        from kafkastore.store.notebook_view import show_log
+
+        return show_log(self)
+
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
@@ -326,7 +332,7 @@ class PartitionLog(LogView, ArrowExport):
         ...     print(batch.num_rows, batch["value"][0])
         >>> frame = texts.to_pandas()                                    # doctest: +SKIP
         >>> frame["value"].map(json.loads)                               # doctest: +SKIP
-        >>> polars.from_arrow(texts)["value"].str.json_decode()          # doctest: +SKIP
+        >>> polars.DataFrame(texts)["value"].str.json_path_match("$.id")  # doctest: +SKIP
         >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
         """
         # Importing pyarrow takes longer than a lookup.
