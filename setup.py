@@ -9,6 +9,8 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CYTHON_MODULES = [
+    "kafkastore.cli.cat.line_buffer",
+    "kafkastore.cli.cat.record_lines",
     "kafkastore.formats.messages.message_codec",
     "kafkastore.formats.primitives.crc",
     "kafkastore.formats.records.batch_header",
@@ -17,6 +19,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.records.decoders",
     "kafkastore.formats.records.record_columns",
     "kafkastore.formats.records.record_rows",
+    "kafkastore.formats.records.latest_offsets",
     "kafkastore.formats.records.batch_builder",
     "kafkastore.formats.indexes.index_builder",
     "kafkastore.formats.state.producer_entry",
@@ -76,6 +79,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.spark.pipeline": "kafkastore/spark/pipeline",
     "kafkastore.cli": "kafkastore/cli",
     "kafkastore.cli.altering": "kafkastore/cli/altering",
+    "kafkastore.cli.cat": "kafkastore/cli/cat",
     "kafkastore.cli.commands": "kafkastore/cli/commands",
     "kafkastore.cli.dump": "kafkastore/cli/dump",
     "kafkastore.cli.options": "kafkastore/cli/options",

@@ -236,6 +236,24 @@ class Verify(Command):
         return {"bad_files": len(bad)}
 
 
+class CatJson(Command):
+    """All records as lines of JSON, from the start of a process to its end."""
+
+    def __init__(self, log: Path) -> None:
+        super().__init__(log, "cat")
+
+    def round(self) -> int:
+        return subprocess.run(self.command, stdout=subprocess.DEVNULL, check=True).returncode
+
+    def check(self) -> dict[str, int]:
+        records = 0
+        with subprocess.Popen(self.command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            while piece := process.stdout.read(1 << 20):
+                records += piece.count(b"\n")
+        return {"records": records}
+
+
 class ReindexCommand(Command):
     """`Reindex` as a command, which alters nothing."""
 
@@ -372,6 +390,7 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "find-time": FindTime,
     "find-times": lambda log, targets: FindTime(log, targets, at_once=True),
     "find-time-store": FindTimeInStore,
+    "cat-json": CatJson,
     "verify": Verify,
     "dry-run": ReindexCommand,
     "open": Open,

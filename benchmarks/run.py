@@ -30,7 +30,8 @@ class Measure(NamedTuple):
     """A measure of kafkastore on a data set, and the peers to compare with.
 
     `bars` gives the required speed relative to each peer; None means no requirement. A peer is
-    named by its name and its measure. `most_seconds` limits the time of a round of kafkastore.
+    named by its name and its measure. `most_seconds` limits the time of a round of kafkastore,
+    `least_rate` asks for so many records a second of CPU time.
     Work that a process does once, at its start, is measured in a new process each round.
     """
 
@@ -39,6 +40,7 @@ class Measure(NamedTuple):
     bars: dict[str, float | None]
     is_at_start: bool = False
     most_seconds: float | None = None
+    least_rate: float | None = None
 
 
 #: A check must take at most 1.5 times as long as rebuilding the indexes.
@@ -65,6 +67,7 @@ MEASURES = [
     *(Measure("decode", name, {"kafka decode": 1.25, **RUST}) for name in COMPRESSED),
     Measure("decode-views", "b", RUST),
     Measure("decode-two-columns", "b", {"kafkastore decode": 1.7}),
+    *(Measure("cat-json", name, {}, least_rate=500_000) for name in "ab"),
     Measure("lookup-offset", INDEXES, {"kafka lookup-offset": 2.5}),
     Measure("lookup-time", INDEXES, {"kafka lookup-time": 2.5}),
     *(Measure("find-time", name, {"kafka find-time": 2}) for name in "abe"),
@@ -168,6 +171,11 @@ def lines(measure: Measure, all_samples: list[Samples]) -> list[str]:
         if samples is ours and measure.most_seconds is not None:
             is_met = min(samples.wall) <= measure.most_seconds
             verdict = f"{measure.most_seconds:g} s: {'ok' if is_met else 'ABOVE'}"
+        elif samples is ours and measure.least_rate is not None:
+            rate = samples.found["records"] / min(samples.cpu)
+            speed = f"{rate / 1e6:.2f}M/s"
+            is_met = rate >= measure.least_rate
+            verdict = f"{measure.least_rate / 1e6:g}M/s: {'ok' if is_met else 'BELOW'}"
         elif samples is not ours:
             ratio = min(samples.cpu) / min(ours.cpu)
             speed = f"{ratio:.2f}x"

@@ -4,14 +4,22 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
+from kafkastore.clock import EPOCH, MILLISECOND
 from kafkastore.errors import ArgumentTypeError, ArgumentValueError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
 INT32_MAX = 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 #: The largest offset of a record: the log end offset after it must fit 64 bits.
 LARGEST_OFFSET = INT64_MAX - 1
+
+#: From 1970: every ms of these years fits 64 bits.
+_MOST_YEARS = 290_000_000
 
 _Choice = TypeVar("_Choice", bound=str)
 
@@ -34,9 +42,68 @@ def whole_number(
     return number
 
 
+def timestamp_ms(
+    name: str, value: SupportsIndex | datetime, smallest: int = INT64_MIN
+) -> int:
+    """Return a time, an int or a datetime with a time zone, in ms since 1970.
+
+    Rounded up: records have whole ms, so the same ones are before it, and at or after it. A
+    `numpy.datetime64` is in UTC.
+    """
+    if isinstance(value, datetime):
+        check_zone(name, value)
+        return whole_number(name, -((EPOCH - value) // MILLISECOND), smallest)
+    if hasattr(value, "__index__"):
+        return whole_number(name, value, smallest)
+    times: Any = value
+    if getattr(getattr(times, "dtype", None), "kind", "") == "M":
+        return whole_number(name, _datetimes_ms(name, times).item(), smallest)
+    raise ArgumentTypeError(name, "an int (ms since 1970) or a datetime", value)
+
+
+def timestamps_ms(name: str, values: ArrayLike) -> ArrayLike:
+    """Return times in ms since 1970, as `timestamp_ms` does; numbers are not checked."""
+    import numpy as np
+
+    try:
+        array = np.asarray(values)
+    except ValueError:  # raised for nested lists; whoever takes numbers says so
+        return values
+    if array.dtype.kind == "M":
+        return _datetimes_ms(name, array)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        return np.array([timestamp_ms(name, each) for each in array.tolist()], np.int64)
+    return array
+
+
+def _datetimes_ms(name: str, times: NDArray[Any]) -> NDArray[Any]:
+    """Return `numpy.datetime64` in UTC as ms since 1970, rounded up."""
+    import numpy as np
+
+    if np.isnat(times).any():
+        raise ArgumentValueError(name, "a time", "NaT")
+    years = times.astype("datetime64[Y]").astype(np.int64)
+    if (abs(years) > _MOST_YEARS).any():
+        raise ArgumentValueError(name, "a time whose ms since 1970 fit 64 bits", times)
+    whole = times.astype("datetime64[ms]")
+    return np.asarray(whole.astype(np.int64) + (whole < times))
+
+
+def check_zone(name: str, value: datetime) -> None:
+    """Refuse a datetime without a time zone, which is another time on each machine."""
+    if value.tzinfo is None or value.utcoffset() is None:  # also `pandas.NaT`
+        raise ArgumentValueError(
+            name, "a datetime with a time zone, such as datetime(2024, 3, 1, tzinfo=UTC)", value
+        )
+
+
 def thread_count(threads: SupportsIndex | None) -> int:
-    """Return a number of threads; None means as many as there are processors."""
-    return os.cpu_count() or 1 if threads is None else whole_number("threads", threads, 1)
+    """Return a number of threads; None means one for each processor this process may use."""
+    if threads is not None:
+        return whole_number("threads", threads, 1)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def check_choice(name: str, value: str, choices: Sequence[_Choice]) -> _Choice:

@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 def clock() -> int:

@@ -187,6 +187,30 @@ class DuplicatePartitionError(KafkaStoreError):
         return f"{which}; a broker does not start with them: open {one} by itself"
 
 
+class UnknownTopicError(KafkaStoreError, KeyError):
+    """A topic of which a store has no partition.
+
+    Parameters
+    ----------
+    topic : str
+        The name that was asked for.
+    nearest : sequence of str
+        Names of topics in the store: similar ones, otherwise the first ones.
+    paths : sequence of path-like
+        The directories that were opened.
+    """
+
+    def __init__(
+        self, topic: str, nearest: Sequence[str], paths: Sequence[str | PathLike[str]]
+    ) -> None:
+        super().__init__(topic, nearest, paths)
+        self.topic, self.nearest, self.paths = topic, nearest, paths
+
+    def __str__(self) -> str:
+        near = f"the nearest are {', '.join(self.nearest)}" if self.nearest else "it has none"
+        return f"no topic {self.topic!r} in {' and '.join(map(str, self.paths))}; {near}"
+
+
 class SeveralClustersError(KafkaStoreError):
     """Log directories of several clusters, of which one question is asked.
 
@@ -242,9 +266,9 @@ class SegmentGoneError(KafkaStoreError):
 
 
 class OffsetOverflowError(KafkaStoreError):
-    """An offset too far above the segment's base offset; roll or split it.
+    """Offsets too large: too far above their segment, or as a sum for all partitions.
 
-    The relative offset must be at most 2^31 - 1.
+    The relative offset in a segment must be at most 2^31 - 1: roll or split it.
     """
 
 
@@ -483,6 +507,8 @@ class RefusalReason(StrEnum):
     """The file system or the storage can't do what the change needs."""
     NOT_SERVED = "not-served"
     """A broker would not serve the partition: the cluster does not have it there."""
+    OTHER_REPLICAS = "other-replicas"
+    """Other brokers have the partition too, and may become its leader without these records."""
     OTHER = "other"
     """Another reason; the text has it."""
 

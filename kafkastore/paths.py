@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from kafkastore.errors import ChangeRefusedError, RefusalReason
-from kafkastore.remote import tree
 from kafkastore.remote.mount import RemotePath, url_of
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
@@ -51,9 +50,13 @@ def open_path(
     `with_all_below`, only its direct entries are listed.
     """
     if is_url(path):
+        from kafkastore.remote import tree  # with what few commands need
+
         return tree.list_now(path, storage_options or {}, with_all_below=with_all_below)
     found = to_path(path)
     if isinstance(found, RemotePath):
+        from kafkastore.remote import tree
+
         return tree.list_once(found, with_all_below=with_all_below)
     return found
 
@@ -61,6 +64,8 @@ def open_path(
 def list_again(path: Path) -> None:
     """List a directory again if it is one of a remote store."""
     if isinstance(path, RemotePath):
+        from kafkastore.remote import tree
+
         tree.list_now(str(path), None)
 
 
@@ -70,6 +75,8 @@ def forget_listings() -> None:
     A process that works for others does so when it begins a task: what it listed for an earlier
     one may be old.
     """
+    from kafkastore.remote import tree
+
     tree.forget_listings()
 
 

@@ -36,6 +36,7 @@ from kafkastore.errors import (
     SegmentGoneError,
     SeveralClustersError,
     UnknownRemoteSegmentsError,
+    UnknownTopicError,
     UnsupportedFormatError,
     UnsupportedForMessageFormatError,
     UnsupportedTimestampError,
@@ -79,6 +80,7 @@ from kafkastore.store.cluster_metadata import UnreadMetadataWarning
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.log_store import open_store as open
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.topic_logs import TopicLogs
 from kafkastore.writing.log_config import LogConfig
 from kafkastore.writing.log_dir_writer import LogDirWriter
 from kafkastore.writing.log_writer import AppendInfo, LogWriter
@@ -147,11 +149,13 @@ __all__ = [
     "TimeIndex",
     "TimestampAndOffset",
     "TimestampType",
+    "TopicLogs",
     "TopicPartition",
     "TransactionIndex",
     "UnknownLogStartWarning",
     "UnknownRemote",
     "UnknownRemoteSegmentsError",
+    "UnknownTopicError",
     "UnreadMetadataWarning",
     "UnsupportedForMessageFormatError",
     "UnsupportedFormatError",

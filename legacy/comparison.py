@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.arguments import INT64_MAX
+from kafkastore.arguments import INT64_MAX, timestamps_ms
 from kafkastore.clock import clock
 from kafkastore.errors import ArgumentTypeError, InRemoteSegmentError
 from kafkastore.formats.indexes.entries import (
@@ -24,7 +25,7 @@ from kafkastore.lookup.offsets_before import first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
-Timestamps = Iterable[int] | NDArray[np.int64]
+Timestamps = Iterable[int | datetime] | NDArray[np.int64 | np.datetime64]
 
 COMPARISON = np.dtype(
     [
@@ -161,7 +162,7 @@ def compare(
     ----------
     log : PartitionLog
         The partition.
-    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
+    timestamps : iterable of int or datetime, or numpy.ndarray of int64, shape (n,)
         ms since 1970, at least 0.
     now : int, optional
         The clock of the legacy rules, ms since 1970; by default this machine's clock.
@@ -295,7 +296,8 @@ def as_timestamps(timestamps: Timestamps) -> NDArray[np.int64]:
     """Return times as an array of int64, ms since 1970."""
     if isinstance(timestamps, str | bytes) or not isinstance(timestamps, Iterable):
         raise ArgumentTypeError("timestamps", "a sequence of ints", timestamps)
-    return as_targets(timestamps if isinstance(timestamps, np.ndarray) else list(timestamps))
+    given = timestamps if isinstance(timestamps, np.ndarray) else list(timestamps)
+    return as_targets(timestamps_ms("timestamps", given))
 
 
 def summarize(compared: NDArray[np.void]) -> ComparisonSummary:

@@ -15,6 +15,7 @@ from kafkastore.legacy.comparison import (
 )
 
 from kafkastore.lookup.remote import remote_segment_row, remote_segment_type
+from kafkastore.store.partition_log import PartitionLog
 from kafkastore.versions import NEWEST_LEGACY_VERSION, NEWEST_VERSION
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkastore.formats.state.file_names import TopicPartition
-    from kafkastore.store.partition_log import PartitionLog
 
 
 def schema() -> pa.Schema:
@@ -64,7 +64,7 @@ def compare_as_arrow(
     ----------
     logs : PartitionLog or iterable of PartitionLog
         A partition, or several, such as a store.
-    timestamps : iterable of int, or numpy.ndarray of int64, shape (n,)
+    timestamps : iterable of int or datetime, or numpy.ndarray of int64, shape (n,)
         ms since 1970, at least 0; looked up in each partition.
     now, mtimes, rules, legacy_rules, whole_seconds
         As for `compare`.
@@ -79,7 +79,7 @@ def compare_as_arrow(
 
     targets = as_timestamps(timestamps)
     batches = []
-    for log in logs if isinstance(logs, Iterable) else [logs]:
+    for log in [logs] if isinstance(logs, PartitionLog) else logs:
         remote = RemoteOutcomes({}, {})
         compared = compare_columns(
             log,

@@ -21,9 +21,10 @@ Source: Kafka 0.8.2.2, 0.10.0.1, 2.0.1 ``KafkaApis.fetchOffsets``; 2.4.0
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
-from kafkastore.arguments import check_kind, whole_number
+from kafkastore.arguments import check_kind, timestamp_ms, whole_number
 from kafkastore.clock import clock
 from kafkastore.errors import ArgumentTypeError, UnsupportedTimestampError
 from kafkastore.formats.primitives.error_codes import ErrorCode
@@ -54,7 +55,7 @@ class PartitionOffsets(NamedTuple):
 
 def fetch_offsets_before(
     log: PartitionLog,
-    target_timestamp: int,
+    target_timestamp: int | datetime,
     max_num_offsets: int,
     now: int | None = None,
     rules: str = NEWEST_LEGACY_VERSION,
@@ -69,7 +70,7 @@ def fetch_offsets_before(
     ----------
     log : PartitionLog
         The partition.
-    target_timestamp : int
+    target_timestamp : int or datetime
         ms since 1970, inclusive; -1 for the latest, -2 for the earliest offset.
     max_num_offsets : int
         Maximum number of offsets, at least 0.
@@ -191,7 +192,7 @@ def _questions(
             raise ArgumentTypeError(
                 f"asked[{partition!r}]", "(timestamp, max_num_offsets), such as (-1, 10)", pair
             )
-        target_timestamp = whole_number(f"asked[{partition!r}][0]", pair[0])
+        target_timestamp = timestamp_ms(f"asked[{partition!r}][0]", pair[0])
         max_num_offsets = whole_number(f"asked[{partition!r}][1]", pair[1], 0)
         questions.append((as_topic_partition(partition), target_timestamp, max_num_offsets))
     return questions

@@ -27,6 +27,7 @@ from kafkastore.formats.state.file_names import (
     TopicPartition,
 )
 from kafkastore.log.log_dir import LogDir, SkippedKind
+from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.metadata.cluster import Cluster
 from kafkastore.metadata.strays import Assignments, StrayReason, broker_of
@@ -106,6 +107,7 @@ class NewLogs:
             files = sorted(each.name for each in entries if each.is_file())
         if not files:
             return self._new_log(topic_partition, log.path, os.stat(log.path), is_created=False)
+        self._check_served(log)
         start, end = log.log_start_offset, log.log_end_offset
         if (start, end) != (0, 0):
             raise ChangeRefusedError(
@@ -116,6 +118,33 @@ class NewLogs:
             )
         like = os.stat(log.path / files[0])
         return NewLog(log.path, like.st_mode & PERMISSIONS, like.st_uid, like.st_gid)
+
+    def _check_served(self, log: LogView) -> None:
+        """Refuse the log of a topic that was deleted, or that other brokers have too."""
+        if self._assignments is None:
+            return
+        reason, why = self._assignments.why_not_served(log, read_topic_id(log.path))
+        if reason is not None:
+            raise ChangeRefusedError(
+                f"{log.path} is not served: {why}", RefusalReason.NOT_SERVED, log.path
+            )
+        self._check_replicas(self._assignments, log.topic_partition, log.path)
+
+    def _check_replicas(
+        self, assignments: Assignments, topic_partition: TopicPartition, path: Path
+    ) -> None:
+        """Refuse a partition whose other replicas may truncate the restored log."""
+        topic_id = assignments.topic_ids[topic_partition.topic]
+        replicas = assignments.replicas[topic_id, topic_partition.partition]
+        if len(replicas) > 1:
+            brokers = ", ".join(map(str, replicas))
+            raise ChangeRefusedError(
+                f"{path} can't be restored: {assignments.cluster} has {topic_partition} on brokers "
+                f"{brokers}, and each would truncate its log to that of another one that becomes "
+                "leader; let the topic have one replica, and add others later",
+                RefusalReason.OTHER_REPLICAS,
+                path,
+            )
 
     def _new_log(
         self, topic_partition: TopicPartition, path: Path, like: os.stat_result, *, is_created: bool
@@ -136,7 +165,7 @@ class NewLogs:
 
     @cached_property
     def _assignments(self) -> Assignments | None:
-        """What the metadata assigns, which is read only if a directory is missing."""
+        """What the metadata assigns; None if there is no metadata."""
         if self.cluster is None:
             self.cluster = find_cluster_or_warn(self.store)
         return Assignments.of(self.cluster)
@@ -203,6 +232,7 @@ class NewLogs:
                 RefusalReason.NOT_SERVED,
                 path,
             )
+        self._check_replicas(assignments, topic_partition, path)
         return topic_id
 
     def _is_in_another_directory(

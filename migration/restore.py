@@ -2,8 +2,9 @@
 
 A new topic has an id of its own, leader epoch 0 and, on the broker that is stopped, an empty log,
 or none yet. The plan replaces the files of that log, or creates its directory with the topic id:
-the files of the old log are copied, without its topic id, with leader epoch 0 and owners of the new
-directory, and indexes are those that recovery would build. The source is not changed.
+the files of the old log are copied, without its topic id and producers, with leader epoch 0 and
+owners of the new directory, and indexes are those that recovery would build. The source is not
+changed.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from kafkastore.changes.plan import (
     Rebuilt,
 )
 from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.formats.state import producer_snapshot
 from kafkastore.formats.state.checkpoints import pack_offset_checkpoint
 from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
@@ -39,13 +41,13 @@ from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     META_PROPERTIES,
     OFFSET_INDEX_SUFFIX,
-    PRODUCER_SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
     parse_segment_file,
-    segment_file_name,
+    snapshot_name,
 )
+from kafkastore.log.isolation import producers_at
 from kafkastore.log.log_dir import LogDir
 from kafkastore.paths import refuse_remote
 from kafkastore.runner import Progress, Steps, in_threads
@@ -58,6 +60,7 @@ from kafkastore.store.partition_path import PartitionPath, list_unique_paths, op
 from kafkastore.store.unread_partition import count_segments
 
 _JOB = "restore"
+_NONE = -1
 _WHY_REMOVED = "the restored log has no such file"
 
 
@@ -76,8 +79,9 @@ def plan_restore(
 ) -> Plan:
     """Plan to put partitions into the empty logs of a stopped broker's new topics.
 
-    Segments, producer snapshots, transaction indexes and the log start are taken from the source;
-    offset and time indexes are rebuilt, and messages of old formats become record batches.
+    Segments, transaction indexes and the log start are taken from the source; offset and time
+    indexes are rebuilt, and messages of old formats become record batches. Of producers, only those
+    with an open transaction are kept, because their ids belong to others in the new cluster.
     ``partition.metadata`` stays that of the new topic. Files get the owners of the new ones. A
     missing partition directory is created, with the topic id of the new topic, and with the owners
     and the mode of the directories next to it.
@@ -251,10 +255,7 @@ class _RestoredFiles:
             yield from self._log(segment)
             yield from self._indexes(segment)
             yield from self._copied(segment.log_path.with_suffix(TRANSACTION_INDEX_SUFFIX))
-        for offset in self.log.files.producer_snapshots:
-            yield from self._copied(
-                self.log.path / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
-            )
+        yield from self._open_transactions()
         if LEADER_EPOCH_CHECKPOINT in self.rewritten:
             yield self._planned(self.rewritten[LEADER_EPOCH_CHECKPOINT])
         else:
@@ -287,6 +288,22 @@ class _RestoredFiles:
                 data = rebuilt.offset_index if is_offset_index else rebuilt.time_index
                 state = FileState.of_bytes(data, os.stat(segment.log_path))
                 yield _RestoredFile(path.name, state, Rebuilt(self.index_interval_bytes))
+
+    def _open_transactions(self) -> Iterator[_RestoredFile]:
+        """Yield the producer snapshot of the log end, of open transactions only.
+
+        The new cluster gives the ids of other producers to new ones, and a broker that knows the
+        old ones takes batches of the new ones for repeated ones: it drops them.
+        """
+        end = self.log.log_end_offset
+        if end > self.log.log_start_offset:
+            entries = producers_at(self.log, end).entries()
+            entries = entries[entries["current_txn_first_offset"] >= 0]
+            for name in ("last_sequence", "last_offset"):
+                entries[name] = _NONE
+            data = producer_snapshot.pack(entries)
+            state = FileState.of_bytes(data, os.stat(self.log.segments[-1].log_path))
+            yield _RestoredFile(snapshot_name(end), state, Inline(data))
 
     def _copied(self, path: Path) -> Iterator[_RestoredFile]:
         """Yield a file as it is, if it is there."""

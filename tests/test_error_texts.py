@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,13 @@ import pytest
 
 import kafkastore
 from kafkastore import errors
-from kafkastore.arguments import check_choice, check_collection, check_kind, whole_number
+from kafkastore.arguments import (
+    check_choice,
+    check_collection,
+    check_kind,
+    timestamp_ms,
+    whole_number,
+)
 from kafkastore.formats.indexes import index_growth
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.messages.message_table import MessageTable
@@ -51,6 +58,11 @@ TEXTS = [
         "directories, /a/t-1 and /a/t-1 and /a/t-1; a broker does not start with them: open one "
         "directory of each by itself"),
     ),
+    (
+        errors.UnknownTopicError("order", ["orders", "border"], ["/a", "/b"]),
+        "no topic 'order' in /a and /b; the nearest are orders, border",
+    ),
+    (errors.UnknownTopicError("order", [], ["/a"]), "no topic 'order' in /a; it has none"),
     (
         errors.SeveralClustersError({"A": "/a", "B": "/b"}),
         ("/a belongs to cluster A, /b belongs to cluster B; name the log directories of one "
@@ -151,6 +163,17 @@ def _control(key: bytes | None, value: bytes | None) -> Record:
 #: Function that raises an error -> its text.
 RAISED: list[tuple[Callable[[], object], str]] = [
     (lambda: whole_number("limit", "7"), "limit must be an int, got '7'"),  # type: ignore[arg-type]
+    (
+        lambda: timestamp_ms("start_timestamp", datetime(2024, 3, 1)),
+        (
+            "start_timestamp must be a datetime with a time zone, such as datetime(2024, 3, 1, "
+            "tzinfo=UTC), got datetime.datetime(2024, 3, 1, 0, 0)"
+        ),
+    ),
+    (
+        lambda: timestamp_ms("start_timestamp", "2024-03-01"),  # type: ignore[arg-type]
+        "start_timestamp must be an int (ms since 1970) or a datetime, got '2024-03-01'",
+    ),
     (lambda: whole_number("limit", -1, 0), "limit must be at least 0, got -1"),
     (lambda: whole_number("slot", 9, 0, 8), "slot must be from 0 to 8, got 9"),
     (lambda: check_choice("like", "a", ["b", "c"]), "like must be 'b' or 'c', got 'a'"),

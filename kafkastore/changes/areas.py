@@ -25,7 +25,7 @@ from kafkastore.changes.undo_area import (
 )
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError, NotAFileError, RefusalReason
 from kafkastore.fs import FileSystem
-from kafkastore.writing.log_dir_writer import CUT_MARK
+from kafkastore.writing import CUT_MARK
 
 RECOVERY_JOB = "recovery (LogDirWriter)"
 

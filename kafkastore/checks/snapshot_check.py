@@ -2,7 +2,7 @@
 
 Only differences that the log proves are reported. A snapshot may contain producers that the log no
 longer has, because retention and compaction remove batches. It may lack producers that expired,
-but none with an open transaction.
+but none with an open transaction. Of a restored log, it has no last batches.
 """
 
 from __future__ import annotations
@@ -128,6 +128,10 @@ class SnapshotCheck:
         last_offset, in_log = int(entry["last_offset"]), int(of_log["last_offset"])
         if in_log < 0:
             return None  # only the marker of its transaction is left
+        begin = int(entry["current_txn_first_offset"])
+        begin_in_log = int(of_log["current_txn_first_offset"])
+        if last_offset < 0 and entry["last_sequence"] < 0 and 0 <= begin == begin_in_log:
+            return None  # as a restored log has it
         if last_offset < in_log and entry["producer_epoch"] <= of_log["producer_epoch"]:
             return f"{who} has its last batch at offset {last_offset}, in the log at {in_log}"
         if last_offset > in_log:
@@ -138,8 +142,6 @@ class SnapshotCheck:
                     said = name.replace("_", " ")
                     return f"{who} has {said} {entry[name]}, in the log {of_log[name]}"
             # Compaction may have removed the first batch of a transaction since.
-            begin = int(entry["current_txn_first_offset"])
-            begin_in_log = int(of_log["current_txn_first_offset"])
             if (begin < 0) != (begin_in_log < 0) or begin > begin_in_log:
                 return (
                     f"{who} has {_transaction(begin)}, in the log {_transaction(begin_in_log)} "

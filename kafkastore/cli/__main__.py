@@ -5,6 +5,7 @@ An error is one sentence on stderr. ``docs/cli.md`` describes every command and 
 """
 from __future__ import annotations
 
+import os
 import sys
 
 from kafkastore.cli import interrupts
@@ -14,6 +15,8 @@ def main() -> None:
     """Run the command line and exit."""
     # Set first: importing the rest takes longer than many commands run.
     interrupts.end_the_process()
+    # numpy would start a thread for each core, for linear algebra that no command needs.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from kafkastore.cli.command_list import cli
 
     code = cli.main(prog_name="kafkastore", standalone_mode=False)

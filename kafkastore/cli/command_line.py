@@ -73,6 +73,16 @@ class CommandLine(click.Group):
             context.fail(f"No such command '{args[0]}'{hint}")
         return super().resolve_command(context, args)
 
+    def shell_complete(
+        self, context: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """List the commands that begin with `incomplete`, without importing them."""
+        return [
+            click.shell_completion.CompletionItem(name, help=purpose)
+            for name, purpose in self._purposes.items()
+            if name.startswith(incomplete)
+        ] + click.Command.shell_complete(self, context, incomplete)
+
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):

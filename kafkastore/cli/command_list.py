@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import click
 
+from kafkastore import __version__
 from kafkastore.cli.command_line import CommandLine
 
 #: Every command and its help line; its module, `cli.commands.<name>`, is imported when it runs, or
@@ -32,6 +33,7 @@ COMMANDS = {
     "sizing": "Compute index sizes by interval, for a directory or a broker.",
     "pipeline": "Run all steps on Spark, from inventory to report.",
     "sample": "Unpack sample log directories.",
+    "completion": "Print a script that completes commands, topics and paths in a shell.",
 }
 #: The commands that alter directories.
 ALTERING = frozenset(("changes", "convert", "migrate", "reindex", "repair", "restore"))
@@ -50,6 +52,6 @@ def package_of(name: str) -> str:
     epilog="Commands that only read files change nothing and need no write permission. "
     "kafkastore COMMAND --help describes each command.",
 )
-@click.version_option(package_name="kafkastore", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Read, check, repair and migrate Kafka log directories without a broker."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from kafkastore.arguments import whole_number
-from kafkastore.errors import ArgumentTypeError, ArgumentValueError
-from kafkastore.log.time_text import EPOCH, MILLISECOND
+from kafkastore.arguments import check_zone, whole_number
+from kafkastore.clock import EPOCH, MILLISECOND
+from kafkastore.errors import ArgumentTypeError
 from kafkastore.metadata.cluster import END, AsOf, Cluster, NoMetadataError
 from kafkastore.metadata.metadata_diff import MetadataChange, changes_between
 from kafkastore.store.cluster_metadata import (
@@ -79,8 +79,7 @@ def _as_moment(as_of: int | datetime | None) -> AsOf:
     if as_of is None:
         return END
     if isinstance(as_of, datetime):
-        if as_of.tzinfo is None:
-            raise ArgumentValueError("as_of", "a datetime with a time zone", as_of)
+        check_zone("as_of", as_of)
         return AsOf(timestamp=(as_of - EPOCH) // MILLISECOND)
     if isinstance(as_of, bool) or not isinstance(as_of, int):
         raise ArgumentTypeError("as_of", "an offset or a datetime", as_of)

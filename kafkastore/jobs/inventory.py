@@ -141,7 +141,7 @@ class _Reading:
     def read(self, log: PartitionLog) -> None:
         """Read all records of a partition, as far as they are readable."""
         self._begin(log)
-        for batch in log.to_arrow(["offset", "timestamp"]):
+        for batch in log.to_arrow(["offset", "timestamp"], threads=1):
             # Timestamps outside the range of Arrow's microseconds are null there.
             stamps = batch.column(1).fill_null(-1000).cast("int64").to_numpy() // 1000
             self.add(batch.column(0).to_numpy(), stamps)

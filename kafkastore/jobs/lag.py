@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkastore.arguments import timestamp_ms
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.formats.unknown_numbers import none_if_negative
 from kafkastore.jobs.group_positions import GroupPosition, committed_positions, position_items
@@ -117,7 +119,7 @@ def lag(
     *,
     partitions: Collection[AnyPartition] | None = None,
     offsets: Mapping[OffsetCommitKey, int] | None = None,
-    now: int | None = None,
+    now: int | datetime | None = None,
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
 ) -> JobResults[GroupPosition, PartitionLag]:
@@ -134,7 +136,7 @@ def lag(
     offsets : mapping, optional
         Committed offsets by group, topic and partition. Default: those in the store's own
         ``__consumer_offsets``.
-    now : int, optional
+    now : int or datetime, optional
         ms since 1970, the end of the lag in time. Default: the newest unread record of each
         partition, which is useful for the disk of a dead broker.
     isolation : str
@@ -161,6 +163,7 @@ def lag(
     >>> for each in kafkastore.lag("kafka-logs", ["billing"]):  # doctest: +SKIP
     ...     print(each.topic_partition, each.records, each.lag_ms)
     """
+    now = None if now is None else timestamp_ms("now", now)
     job, store = LagJob(now, isolation, on_corrupt), open_paths(path)
     committed = committed_positions(store, groups, partitions=partitions, offsets=offsets)
     return JobResults(job, partial(position_items, committed, store))

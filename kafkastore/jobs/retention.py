@@ -3,10 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkastore.arguments import timestamp_ms
 from kafkastore.clock import clock
 from kafkastore.jobs.job import JobResults, PartitionJob, Row
 from kafkastore.log.remote_log import RemoteStorage
@@ -131,7 +133,7 @@ def retention(
     *,
     partitions: Collection[AnyPartition] | None = None,
     config: Mapping[str, object] | LogConfig | None = None,
-    now: int | None = None,
+    now: int | datetime | None = None,
     version: str = NEWEST_VERSION,
     metadata: Metadata = None,
 ) -> JobResults[Copies, PartitionRetention]:
@@ -147,7 +149,7 @@ def retention(
         The topics' configuration by Kafka's names, such as ``{"retention.ms": 3600000}``. Missing
         options are those of `metadata`, or Kafka's defaults: ``retention.ms`` is 7 days. With a
         mapping without ``cleanup.policy``, Kafka's own topics are still compacted.
-    now : int, optional
+    now : int or datetime, optional
         ms since 1970. Default: the clock.
     version : str
         The broker's version.
@@ -173,5 +175,5 @@ def retention(
     """
     store = open_paths(path)
     settings = settings_of(find_cluster_or_warn(store, metadata), store, config)
-    job = RetentionJob(settings, clock() if now is None else now, version)
+    job = RetentionJob(settings, clock() if now is None else timestamp_ms("now", now), version)
     return JobResults(job, partial(job.items, store, partitions))

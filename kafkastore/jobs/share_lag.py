@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkastore.arguments import check_collection
+from kafkastore.arguments import check_collection, timestamp_ms
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, JobResults, Row, columns_of, skipped_column
 from kafkastore.jobs.lag import LAG_COLUMNS, UNREAD_COLUMNS, measured_row
@@ -180,7 +181,7 @@ def share_lag(
     groups: Sequence[str] = (),
     *,
     partitions: Collection[AnyPartition] | None = None,
-    now: int | None = None,
+    now: int | datetime | None = None,
     isolation: Isolation = "read_uncommitted",
     on_corrupt: OnCorrupt = "raise",
 ) -> JobResults[SharePosition, SharePartitionLag]:
@@ -196,7 +197,7 @@ def share_lag(
         Report only these groups; all if empty.
     partitions : collection, optional
         Only these partitions, each as ``("orders", 3)`` or ``"orders-3"``.
-    now : int, optional
+    now : int or datetime, optional
         ms since 1970, the end of the lag in time. Default: the newest unread record of each
         partition.
     isolation : str
@@ -228,6 +229,7 @@ def share_lag(
     ...     print(each.topic_partition, each.offsets, each.records, each.acknowledged)
     """
     check_collection("groups", groups)
+    now = None if now is None else timestamp_ms("now", now)
     job, store = ShareLagJob(now, isolation, on_corrupt), open_paths(path)
     if not has_share_state(store):
         where = " and ".join(map(str, store.paths))

@@ -16,7 +16,7 @@ from typing import Generic, Self, TypeVar
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
-#: Queued items per thread; as many results may wait for a slow one before them.
+#: Queued items per thread, unless said otherwise; as many results may wait for a slow one.
 _QUEUED_PER_THREAD = 2
 
 
@@ -90,10 +90,12 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         name: str,
         *,
         stop: StopFlag | None = None,
+        queued: int = _QUEUED_PER_THREAD,
     ) -> None:
         self._stop = StopFlag() if stop is None else stop
         self._shared = _Shared(work, self._stop)
         self._items = iter(items)
+        self._most_waiting = queued * threads
         self._limit, self._names = threads, map(f"{name}_{{}}".format, count())
         self._waiting: deque[Future[ResultT]] = deque()
         self._threads: list[Thread] = []
@@ -109,7 +111,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
                     "this work began before the process was forked, and its threads are in the "
                     "parent process; start it again"
                 )
-            while len(self._waiting) <= _QUEUED_PER_THREAD * self._limit and not self._stop.is_set:
+            while len(self._waiting) <= self._most_waiting and not self._stop.is_set:
                 try:
                     self._submit(next(self._items))
                 except StopIteration:

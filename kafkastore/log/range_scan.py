@@ -27,6 +27,43 @@ if TYPE_CHECKING:
 SMALL_RANGE = 1000
 
 
+def first_offset_since(segment: LogSegment, timestamp: int, start_offset: int) -> int | None:
+    """Return a segment's first offset to read; None if no record reaches a timestamp.
+
+    Before it no record has at least this timestamp (ms), if the time index is true. Without a
+    trusted index it is where the segment begins, but at least `start_offset`.
+    """
+    everything = max(segment.base_offset, start_offset)
+    try:
+        largest = segment.largest_timestamp_by_index
+        if largest is None:
+            return everything
+        if largest < timestamp:
+            return None
+        found = segment.find_offset_by_timestamp(timestamp, start_offset, "trust")
+    except CorruptionError:
+        return everything  # whoever reads it reports the error
+    return None if found is None else found.offset
+
+
+class ScanStart(NamedTuple):
+    """Where a scan begins: at a byte position in the first of some segments.
+
+    `file` is its open log; without one the scan opens it, and finds the position itself.
+    `next_offset` follows the batches before the position, if they were scanned.
+    """
+
+    segments: tuple[LogSegment, ...]
+    file: LogFile | None = None
+    position: int = 0
+    next_offset: int | None = None
+
+    @property
+    def segment(self) -> LogSegment:
+        """The segment with the position."""
+        return self.segments[0]
+
+
 class ScannedRun(NamedTuple):
     """Successive batches of a segment, and how to handle corrupt ones.
 
@@ -81,7 +118,9 @@ class RangeScan:
     """A scan of the batches from `start_offset` to `end_offset`, exclusive.
 
     An incomplete batch before `known_end_offset` is corrupt. A new listing raises `first_offset`,
-    where scans begin, as compaction may have merged batches already read with others.
+    where scans begin, as compaction may have merged batches already read with others. A scan up to
+    a byte position ends there (`is_at_stop`) if a batch begins there, otherwise after the segment,
+    or, after a new listing, at the end of the log. `next_offset` follows the last batch.
     """
 
     def __init__(
@@ -95,8 +134,24 @@ class RangeScan:
     ) -> None:
         self.first_offset = self._next_offset = start_offset
         self.damage = CorruptionHandler() if damage is None else damage
+        self.is_at_stop = self.is_after_segment = False
+        self.next_offset: int | None = None
         self._log, self._end_offset = log, end_offset
         self._known_end_offset = known_end_offset
+        self._stop: int | None = None
+
+    def pass_to(self, next_offset: int) -> None:
+        """Note that the batches before an offset have been read, by other scans."""
+        self._next_offset = max(self._next_offset, next_offset)
+
+    def of_piece(self, *, is_last: bool) -> RangeScan:
+        """Return a scan for one piece of the range, which raises at corrupt bytes."""
+        return RangeScan(
+            self._log,
+            self.first_offset,
+            self._end_offset,
+            known_end_offset=self._known_end_offset if is_last else None,
+        )
 
     def runs(
         self,
@@ -107,18 +162,35 @@ class RangeScan:
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
         is_wanted: Callable[[LogSegment], bool] | None = None,
+        start: ScanStart | None = None,
+        stop: int | None = None,
     ) -> Iterator[ScannedRun]:
         """Scan batches from the one with the start to the one with the end.
 
         The first may be before the start. For `few` records, reads begin small. `is_wanted` selects
-        segments; the rest is as for `LogFile.runs`. Raises `SegmentGoneError` for a lost one.
+        segments; the rest is as for `LogFile.runs`. Raises `SegmentGoneError` for a lost one. With
+        `start` the scan continues there, up to the byte position `stop` of that segment.
         """
         gone: str | PathLike[str] | None = None
         segment: LogSegment | None = None
         reading = {"verify_crc": verify_crc, "decodes": decodes, "mapped": mapped, "room": room}
+        self.is_at_stop = self.is_after_segment = False
+        self._stop = stop
         while True:
             try:
-                for segment in self._log.segments_between(self.first_offset, self._end_offset):
+                if start is None:
+                    segments = self._log.segments_between(self.first_offset, self._end_offset)
+                else:
+                    segments = iter(start.segments)
+                    if start.file is not None:
+                        segment = next(segments)
+                        yield from self.scan_from(start, start.file, **reading)
+                        if self.damage.has_stopped or self.is_at_stop:
+                            return
+                        if stop is not None:
+                            self.is_after_segment = True
+                            return
+                for segment in segments:
                     with segment.open_log() as file:
                         if is_wanted is None or is_wanted(segment):
                             yield from self._scan(segment, file, few=few, **reading)
@@ -131,6 +203,15 @@ class RangeScan:
                 gone = error.path
                 self.first_offset = max(self._next_offset, segment.base_offset)
                 self._log.refresh()
+                start = self._stop = None
+
+    def scan_from(self, start: ScanStart, file: LogFile, **reading: Any) -> Iterator[ScannedRun]:
+        """Scan one segment from a position on; `file` may end before the segment does."""
+        segment = start.segment
+        for run in self._runs_of(
+            segment, file, start.position, next_offset=start.next_offset, **reading
+        ):
+            yield ScannedRun(segment, run, run.headers, self.damage)
 
     def _scan(
         self, segment: LogSegment, file: LogFile, *, few: bool, **reading: Any
@@ -143,11 +224,18 @@ class RangeScan:
             yield ScannedRun(segment, run, run.headers, self.damage)
 
     def _runs_of(
-        self, segment: LogSegment, file: LogFile, position: int, **reading: Any
+        self,
+        segment: LogSegment,
+        file: LogFile,
+        position: int,
+        *,
+        next_offset: int | None = None,
+        **reading: Any,
     ) -> Iterator[BatchRun]:
         """Scan a segment up to the end offset; skip corrupt bytes if requested."""
+        before = next_offset
         # Not the start offset: after corrupt bytes, the batch that contains it may begin before it.
-        next_offset = segment.base_offset
+        next_offset = segment.base_offset if next_offset is None else next_offset
         # Of a whole segment, bytes after the last batch are read too: they may be records that
         # belong to the next one, or after the largest offset.
         following = segment.next_base_offset
@@ -155,17 +243,33 @@ class RangeScan:
         is_whole = ends <= self._end_offset
         while position < file.size:
             try:
-                for run in file.runs(position, **reading):
+                for scanned in file.runs(position, next_offset=before, **reading):
+                    run = self._up_to_stop(scanned)
                     yield run
                     position, next_offset = run.end_position, run.next_offset
                     self._next_offset = max(self._next_offset, next_offset)
+                    self.next_offset = next_offset
                     is_done = next_offset >= self._end_offset and not is_whole
                     if self.damage.has_stopped or is_done:
                         break
+                    if self.is_at_stop:
+                        return
                 break
             except CorruptionError as error:
                 position = self.damage.skip_bytes(error, segment, file, next_offset)
+                before = None
         self._check_end(segment, file, position)
+
+    def _up_to_stop(self, run: BatchRun) -> BatchRun:
+        """Return the batches of a run before the stop, if a batch ends there."""
+        if self._stop is None or run.end_position < self._stop:
+            return run
+        count = int(np.searchsorted(run.headers["position"], self._stop))
+        if count == 0 or run.first(count).end_position != self._stop:
+            self._stop = None
+            return run
+        self.is_at_stop = True
+        return run.first(count)
 
     def _check_end(self, segment: LogSegment, file: LogFile, position: int) -> None:
         """Treat an incomplete batch before the known end offset as corrupt."""

@@ -4,14 +4,24 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import pyarrow as pa
 
-from kafkastore.arguments import check_collection, whole_number
-from kafkastore.errors import ArgumentValueError, CorruptionError, KafkaStoreError, SegmentGoneError
+from kafkastore.arguments import (
+    INT64_MIN,
+    check_choice,
+    check_collection,
+    thread_count,
+    timestamp_ms,
+    whole_number,
+)
+from kafkastore.caching import cached_property
+from kafkastore.errors import ArgumentValueError, CorruptionError, SegmentGoneError
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_columns import (
     BATCH_BYTES,
@@ -21,10 +31,11 @@ from kafkastore.formats.records.record_columns import (
     OTHER_COLUMNS,
     RecordColumns,
 )
-from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, ScannedRun
+from kafkastore.log.piece_reading import LogReading, read_parallel
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
@@ -49,6 +60,33 @@ COLUMN_TYPES = {
 }
 
 VIEW_TYPES = {"key": pa.binary_view(), "value": pa.binary_view()}
+#: Types without loss: ms of any size, and header names as bytes, which need not be UTF-8.
+EXACT_TYPES = {
+    "timestamp": pa.int64(),
+    HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
+}
+_STRING = pa.string()
+#: The encoding that keys and values can be decoded from.
+UTF_8 = "utf-8"
+#: The type of a dictionary-encoded `topic`.
+DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
+
+#: A limit of fewer rows is read by one thread: others would read more than it.
+MANY_ROWS = 1_000_000
+#: The smallest value of each number among `ArrowOptions`.
+_WHOLE_NUMBERS = {
+    "start_offset": INT64_MIN,
+    "end_offset": INT64_MIN,
+    "known_end_offset": INT64_MIN,
+    "limit": 0,
+    "batch_rows": 1,
+    "batch_bytes": 1,
+    "max_decompressed_bytes": 0,
+}
+#: The times among them, which become ms since 1970.
+_TIMESTAMPS = ("start_timestamp", "end_timestamp")
+#: Those that are never None.
+_NEEDED = ("batch_rows", "batch_bytes", "max_decompressed_bytes")
 
 
 def schema(
@@ -56,11 +94,15 @@ def schema(
     *,
     include_headers: bool = False,
     binary_view: bool = False,
+    exact: bool = False,
+    dictionary: bool = False,
+    decode: str | None = None,
 ) -> pa.Schema:
     """Return the Arrow schema of records: the columns of Spark's Kafka source.
 
-    They are in the source's order; an unknown name raises an error. `include_headers` adds
-    `headers` if `columns` is not given. With `binary_view`, `key` and `value` are of that type.
+    They are in the source's order. `include_headers` adds `headers` if `columns` is not given.
+    `binary_view` and `exact`: `VIEW_TYPES`, `EXACT_TYPES`; `decode`: keys and values are text;
+    `dictionary` encodes `topic`.
     """
     check_collection("columns", columns)
     known = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
@@ -69,81 +111,205 @@ def schema(
     unknown = [name for name in columns if name not in known]
     if unknown:
         raise ArgumentValueError("columns", f"among {', '.join(known)}", unknown)
-    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {})
+    types = COLUMN_TYPES | (VIEW_TYPES if binary_view else {}) | (EXACT_TYPES if exact else {})
+    if decode is not None:
+        types |= dict.fromkeys(VIEW_TYPES, pa.string_view() if binary_view else pa.string())
+    if dictionary:
+        types["topic"] = DICTIONARY_TYPE
     return pa.schema([(name, types[name]) for name in known if name in columns])
 
 
-def read(
-    log: LogView,
-    columns: Sequence[str] | None = None,
-    *,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: int | None = None,
-    end_timestamp: int | None = None,
-    limit: int | None = None,
-    include_headers: bool = False,
-    include_control: bool = False,
-    isolation: Isolation = "read_uncommitted",
-    is_decided: bool = False,
-    binary_view: bool = False,
-    batch_rows: int = BATCH_ROWS,
-    batch_bytes: int = BATCH_BYTES,
-    verify: bool = True,
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
-    on_corrupt: OnCorrupt = "raise",
-    skipped: list[SkippedBytes] | None = None,
-    known_end_offset: int | None = None,
-    indexes: Indexes = DEFAULT_INDEXES,
-) -> pa.RecordBatchReader:
-    """Read records into Arrow; see `PartitionLog.to_arrow`."""
-    batch_rows = whole_number("batch_rows", batch_rows, 1)
-    batch_bytes = whole_number("batch_bytes", batch_bytes, 1)
-    if limit is not None:
-        limit = whole_number("limit", limit, 0)
-    if known_end_offset is not None:
-        known_end_offset = whole_number("known_end_offset", known_end_offset)
-    chosen = schema(columns, include_headers=include_headers, binary_view=binary_view)
-    indexes = check_indexes(indexes)
-    start, end = log.bounds(start_offset, end_offset)
-    damage = CorruptionHandler(on_corrupt, skipped)
+class ArrowArguments(TypedDict, total=False):
+    """The arguments of `PartitionLog.to_arrow` that make sense for several logs."""
+
+    start_offset: int | None
+    end_offset: int | None
+    start_timestamp: int | datetime | None
+    end_timestamp: int | datetime | None
+    limit: int | None
+    include_headers: bool
+    include_control: bool
+    isolation: Isolation
+    binary_view: bool
+    decode: str | None
+    batch_rows: int
+    batch_bytes: int
+    verify: bool
+    max_decompressed_bytes: int
+    on_corrupt: OnCorrupt
+    skipped: list[SkippedBytes] | None
+    indexes: Indexes
+    threads: int | None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ArrowOptions:
+    """The arguments of `PartitionLog.to_arrow`, checked.
+
+    `all_topics`: dictionary-encode `topic`, with these as the dictionary of every batch.
+    """
+
+    columns: Sequence[str] | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_timestamp: int | datetime | None = None
+    end_timestamp: int | datetime | None = None
+    limit: int | None = None
+    include_headers: bool = False
+    include_control: bool = False
+    isolation: Isolation = "read_uncommitted"
+    is_decided: bool = False
+    binary_view: bool = False
+    exact: bool = False
+    decode: str | None = None
+    all_topics: tuple[str, ...] | None = None
+    batch_rows: int = BATCH_ROWS
+    batch_bytes: int = BATCH_BYTES
+    verify: bool = True
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    on_corrupt: OnCorrupt = "raise"
+    skipped: list[SkippedBytes] | None = None
+    known_end_offset: int | None = None
+    indexes: Indexes = DEFAULT_INDEXES
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        thread_count(self.threads)
+        for name, smallest in _WHOLE_NUMBERS.items():
+            if getattr(self, name) is not None or name in _NEEDED:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), smallest))
+        for name in _TIMESTAMPS:
+            if (time := getattr(self, name)) is not None:
+                object.__setattr__(self, name, timestamp_ms(name, time))
+        check_on_corrupt(self.on_corrupt)
+        reads_committed(self.isolation)
+        if self.decode is not None:
+            check_choice("decode", self.decode, (UTF_8,))
+        check_indexes(self.indexes)
+        if self.columns is not None:
+            check_collection("columns", self.columns)
+            object.__setattr__(self, "columns", tuple(self.columns))
+        _ = self.schema
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the batches."""
+        return schema(
+            self.columns,
+            include_headers=self.include_headers,
+            binary_view=self.binary_view,
+            exact=self.exact,
+            dictionary=self.all_topics is not None,
+            decode=self.decode,
+        )
+
+
+def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read a log into Arrow; see `PartitionLog.to_arrow`.
+
+    Nothing is read before the first batch is asked for.
+    """
+    reading = _open(log, options)
+    limit, threads = options.limit, thread_count(options.threads)
+    if threads == 1 or reading.is_small or _is_small(limit):
+        batches = reading.in_order()
+    else:
+        batches = read_parallel([reading], threads)
+    yield from batches if limit is None else first_rows(batches, limit)
+
+
+def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read several logs into Arrow, one after the other.
+
+    Each log is taken from `logs` when a thread is free for it, a few before their rows are. The
+    limit is that of all of them. An error in one log is raised after the rows before it.
+    """
+    limit, threads = options.limit, thread_count(options.threads)
+    if threads == 1 or _is_small(limit):
+        batches = _one_by_one(logs, options)
+    else:
+        batches = read_parallel(_opened(logs, options), threads)
+    yield from batches if limit is None else first_rows(batches, limit)
+
+
+def _is_small(limit: int | None) -> bool:
+    """Return whether threads are not worth their start for so many rows."""
+    return limit is not None and limit < MANY_ROWS
+
+
+def _one_by_one(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
+    """Read logs in this thread."""
+    left = options.limit
+    for log in logs:
+        if left == 0:
+            return
+        reading = _open(log, options if left is None else replace(options, limit=left))
+        for batch in reading.in_order():
+            left = None if left is None else max(left - batch.num_rows, 0)
+            yield batch
+
+
+def _opened(
+    logs: Iterable[LogView], options: ArrowOptions
+) -> Iterator[LogReading | Exception]:
+    """Yield the reading of each log; an error as a value, after which nothing follows."""
+    try:
+        for log in logs:
+            yield _open(log, options)
+    except Exception as error:  # raised when the rows before it are taken
+        yield error
+
+
+def _open(log: LogView, options: ArrowOptions) -> LogReading:
+    """Find the bounds of a read."""
+    limit, isolation, verify = options.limit, options.isolation, options.verify
+    start, end = log.bounds(options.start_offset, options.end_offset)
+    damage = CorruptionHandler(options.on_corrupt, options.skipped)
+    start_timestamp = cast("int | None", options.start_timestamp)
+    end_timestamp = cast("int | None", options.end_timestamp)
+    may_reach = None
+    # The timestamp of a record without one is -1.
+    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+        if options.on_corrupt == "raise":  # else the bytes that are skipped are reported
+            since = partial(_start_since, log, start, end, start_timestamp)
+            start = log.retry_if_changed(since)
     aborted = broken = None
-    if reads_committed(isolation) and is_decided:
+    if reads_committed(isolation) and options.is_decided:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
-    limits: dict[str, Any] = {"start_offset": start, "end_offset": end}
+    settings: dict[str, Any] = {
+        "include_control": options.include_control,
+        "binary_view": options.binary_view,
+        "in_millis": options.exact,
+        "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
+        "max_bytes": options.batch_bytes,
+        "max_decompressed_bytes": options.max_decompressed_bytes,
+        "start_offset": start,
+        "end_offset": end,
+    }
     if start_timestamp is not None:
-        limits["start_timestamp"] = whole_number("start_timestamp", start_timestamp)
+        settings["start_timestamp"] = start_timestamp
     if end_timestamp is not None:
-        limits["end_timestamp"] = whole_number("end_timestamp", end_timestamp)
-    record_columns = RecordColumns(
-        chosen.names,
-        include_control=include_control,
-        binary_view=binary_view,
-        max_rows=batch_rows if limit is None else max(min(batch_rows, limit), 1),
-        max_bytes=batch_bytes,
-        max_decompressed_bytes=whole_number("max_decompressed_bytes", max_decompressed_bytes, 0),
-        **limits,
-    )
-    may_reach = None
-    # The timestamp of a record without one is -1.
-    if indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
-        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+        settings["end_timestamp"] = end_timestamp
     most_records = end - start if limit is None else min(limit, end - start)
-    scan = RangeScan(log, start, end, damage, known_end_offset=known_end_offset)
-    runs = scan.runs(
-        verify_crc=verify,
-        decodes=on_corrupt == "raise" and start_timestamp is None and end_timestamp is None,
-        few=most_records < SMALL_RANGE,
-        mapped=binary_view,
-        room=record_columns.room,
+    return LogReading(
+        log,
+        RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset),
+        (start, end),
+        partial(_ArrowBatches, options, log, settings),
+        aborted=aborted,
+        broken=broken,
         is_wanted=may_reach,
-    )
-    arrow_batches = _ArrowBatches(chosen, log, record_columns, batch_rows)
-    batches = _decode(runs, scan, arrow_batches, aborted, broken)
-    return pa.RecordBatchReader.from_batches(
-        chosen, batches if limit is None else _first_rows(batches, limit)
+        few=most_records < SMALL_RANGE,
+        reading={
+            "verify_crc": verify,
+            "decodes": options.on_corrupt == "raise"
+            and start_timestamp is None
+            and end_timestamp is None,
+            "mapped": options.binary_view,
+        },
     )
 
 
@@ -157,31 +323,13 @@ def _find_committed(
     return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
 
 
-def _decode(
-    runs: Iterator[ScannedRun],
-    scan: RangeScan,
-    arrow: _ArrowBatches,
-    aborted: AbortedBatches | None,
-    broken: CorruptionError | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the batches of a scan that are not aborted."""
-    start = scan.first_offset
-    try:
-        for scanned in runs:
-            headers = scanned.headers
-            if scan.first_offset > start:
-                headers = headers[headers["last_offset"] >= scan.first_offset]
-            if aborted is not None:
-                headers = headers[~aborted.of(headers)]
-            for is_full in scanned.of(headers).decode(arrow.columns):
-                if is_full:
-                    yield from arrow.take()
-    except (KafkaStoreError, OSError):
-        yield from arrow.take()
-        raise
-    yield from arrow.take()
-    if broken is not None:  # after it, no offset is decided
-        raise broken
+def _start_since(log: LogView, start: int, end: int, timestamp: int) -> int:
+    """Return the first offset of a range that may reach a timestamp; the end if none may."""
+    for segment in log.segments_between(start, end):
+        first = first_offset_since(segment, timestamp, start)
+        if first is not None:
+            return min(first, end)
+    return end
 
 
 def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
@@ -197,7 +345,7 @@ def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
     return largest is None or largest >= start_timestamp
 
 
-def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
     """Yield at most `limit` rows, and read no batch after them."""
     left = limit
     while left > 0 and (batch := next(batches, None)) is not None:
@@ -208,15 +356,15 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
 class _ArrowBatches:
     """Build Arrow record batches from the buffers of `RecordColumns`."""
 
-    def __init__(
-        self, chosen: pa.Schema, log: LogView, columns: RecordColumns, batch_rows: int
-    ) -> None:
-        self.columns = columns
-        self._schema = chosen
-        self._batch_rows = batch_rows
+    def __init__(self, options: ArrowOptions, log: LogView, settings: dict[str, Any]) -> None:
+        self._schema = options.schema
+        self.columns = RecordColumns(self._schema.names, **settings)
+        self._batch_rows = options.batch_rows
+        self._is_binary = options.decode is None
         # Cached: Arrow creates new objects at each access to fields and types.
-        self._fields = [(field.name, field.type) for field in chosen]
+        self._fields = [(field.name, field.type) for field in self._schema]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
+        self._all_topics = options.all_topics
         self._repeated: dict[str, pa.Array] = {}
 
     def take(self) -> Iterator[pa.RecordBatch]:
@@ -242,7 +390,7 @@ class _ArrowBatches:
             return self._repeat(name, kind, rows)
         parts = buffers[name]
         if name in ("key", "value"):
-            return _binary(kind, rows, parts)
+            return _binary(kind, rows, parts) if self._is_binary else _text(rows, parts, kind)
         if name == "timestamp":
             nulls, validity, values = parts
             return pa.Array.from_buffers(
@@ -250,9 +398,12 @@ class _ArrowBatches:
             )
         if name == HEADERS_COLUMN:
             nulls, validity, offsets, name_count, names, values = parts
+            name_type, value_type = list(kind.value_type)
+            is_exact = name_type.type == pa.binary()
+            as_names = partial(_binary, pa.binary()) if is_exact else _text
             pairs = pa.StructArray.from_arrays(
-                [_text(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=list(HEADERS_TYPE.value_type),
+                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
+                fields=[name_type, value_type],
             )
             wrapped = [_validity(validity), pa.py_buffer(offsets)]
             return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
@@ -265,7 +416,12 @@ class _ArrowBatches:
         """Return an array with the same value in every row."""
         made = self._repeated.get(name)
         if made is None or len(made) < rows:
-            made = pa.repeat(pa.scalar(self._same[name], kind), rows)
+            if name == "topic" and self._all_topics is not None:
+                code = pa.scalar(self._all_topics.index(self._same[name]), kind.index_type)
+                dictionary = pa.array(self._all_topics, kind.value_type)
+                made = pa.DictionaryArray.from_arrays(pa.repeat(code, rows), dictionary)
+            else:
+                made = pa.repeat(pa.scalar(self._same[name], kind), rows)
             self._repeated[name] = made
         return made.slice(0, rows)
 
@@ -281,12 +437,17 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
     return pa.Array.from_buffers(kind, rows, wrapped, nulls)
 
 
-def _text(rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
+def _text(
+    rows: int, parts: tuple[int, Any, Any, Any], kind: pa.DataType = _STRING
+) -> pa.Array:
     """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
-    texts = _binary(pa.string(), rows, parts)
+    texts = _binary(kind, rows, parts)
     try:
         texts.validate(full=True)
     except pa.ArrowInvalid:
-        names = texts.view(pa.binary()).to_pylist()
-        return pa.array([name.decode("utf-8", "replace") for name in names], pa.string())
+        found = _binary(pa.binary() if kind == _STRING else pa.binary_view(), rows, parts)
+        return pa.array(
+            [None if each is None else each.decode(UTF_8, "replace") for each in found.to_pylist()],
+            kind,
+        )
     return texts

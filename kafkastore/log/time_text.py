@@ -1,10 +1,9 @@
 """Timestamps as text, in every output and message."""
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, tzinfo
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
+from kafkastore.clock import EPOCH, MILLISECOND
 
 
 def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:

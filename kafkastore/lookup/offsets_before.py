@@ -23,12 +23,13 @@ Source: Kafka 0.10.0.1 ``KafkaApis.fetchOffsetsBefore``; 2.4.0 ``Log.legacyFetch
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import timestamp_ms, timestamps_ms, whole_number
 from kafkastore.errors import UnsupportedTimestampError
 from kafkastore.formats.indexes.entries import as_targets
 from kafkastore.formats.requests.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -77,7 +78,10 @@ class OffsetTimes(NamedTuple):
 
 
 def offsets_before(
-    times: OffsetTimes, target_timestamp: int, max_num_offsets: int, now: int
+    times: OffsetTimes,
+    target_timestamp: int | datetime,
+    max_num_offsets: int,
+    now: int | datetime,
 ) -> list[int]:
     """Compute the answer from the segments' times.
 
@@ -85,7 +89,7 @@ def offsets_before(
     ----------
     times : OffsetTimes
         The segments, and where the log ends.
-    target_timestamp : int
+    target_timestamp : int or datetime
         ms since 1970, inclusive; -1 latest, -2 earliest.
     max_num_offsets : int
         Maximum number of offsets, at least 0.
@@ -122,9 +126,9 @@ def offsets_before(
     >>> offsets_before(article, 99, 10, now=300)
     []
     """
-    target_timestamp = whole_number("target_timestamp", target_timestamp)
+    target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
     whole_number("max_num_offsets", max_num_offsets, 0)
-    now = whole_number("now", now)
+    now = timestamp_ms("now", now)
     elements = times.elements(now)
     if target_timestamp == LATEST_TIMESTAMP:
         newest = len(elements) - 1
@@ -168,7 +172,7 @@ def first_offsets_before(
     >>> first_offsets_before(article, [99, 100, 199, 200, 300], now=300).tolist()
     [-1, 0, 0, 7, 8]
     """
-    targets = as_targets(target_timestamps)
+    targets = as_targets(timestamps_ms("target_timestamps", target_timestamps))
     if len(targets) and targets.min() < 0:
         raise UnsupportedTimestampError(f"timestamps must be at least 0, got {targets.min()}")
     offsets, earliest = np.array(times.elements(now), np.int64).T

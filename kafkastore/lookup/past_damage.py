@@ -24,31 +24,32 @@ def find_past_damage(
     skipped: list[SkippedBytes] | None,
 ) -> TimestampAndOffset | None:
     """Find the first readable record at or after a time."""
-    from kafkastore.log import records_as_arrow  # importing pyarrow takes longer than a lookup
+    # Importing pyarrow takes longer than a lookup.
+    from kafkastore.log.records_as_arrow import ArrowOptions, read
 
-    found = records_as_arrow.read(
-        view,
-        ["offset", "timestamp", "leader_epoch"],
+    options = ArrowOptions(
+        columns=["offset", "timestamp", "leader_epoch"],
         start_timestamp=max(target_timestamp, 0),
         limit=1,
         isolation=choice.isolation,
         on_corrupt=on_corrupt,
         skipped=skipped,
-    ).read_all()
-    offset = found.column("offset")[0].as_py() if found.num_rows else None
+    )
+    found = [*read(view, options)]
+    offset = found[0].column("offset")[0].as_py() if found else None
     if choice.untimed is not None:
         first = _first_untimed(view, target_timestamp, offset, choice, on_corrupt)
         if first is not None:
             return TimestampAndOffset(NO_TIMESTAMP, first)
     if offset is None:
         return None
-    epoch = found.column("leader_epoch")[0].as_py()
+    epoch = found[0].column("leader_epoch")[0].as_py()
     return TimestampAndOffset(
-        _timestamp_of(view, found, offset, on_corrupt), offset, None if epoch < 0 else epoch
+        _timestamp_of(view, found[0], offset, on_corrupt), offset, None if epoch < 0 else epoch
     )
 
 
-def _timestamp_of(view: LogView, found: pa.Table, offset: int, on_corrupt: OnCorrupt) -> int:
+def _timestamp_of(view: LogView, found: pa.RecordBatch, offset: int, on_corrupt: OnCorrupt) -> int:
     """Return the time of the first record that was found."""
     micros = found.column("timestamp").cast("int64")[0].as_py()
     if micros is not None:
@@ -66,11 +67,10 @@ def _first_untimed(
     on_corrupt: OnCorrupt,
 ) -> int | None:
     """Find the first segment, before an offset, without readable timestamps."""
-    from kafkastore.log import records_as_arrow
+    from kafkastore.log.records_as_arrow import ArrowOptions, read
 
-    read = records_as_arrow.read(
-        view,
-        ["offset", "timestamp"],
+    options = ArrowOptions(
+        columns=["offset", "timestamp"],
         end_offset=None if end_offset is None else end_offset + 1,
         isolation=choice.isolation,
         on_corrupt=on_corrupt,
@@ -78,7 +78,7 @@ def _first_untimed(
     )
     bases = np.array([segment.base_offset for segment in view.segments], np.int64)
     has_records, is_dated = np.zeros((2, len(bases)), bool)
-    for batch in read:
+    for batch in read(view, options):
         segments = np.searchsorted(bases, batch.column("offset").to_numpy(), side="right") - 1
         has_records[segments] = True
         # A timestamp that does not fit 64 bits in microseconds is null: it is a timestamp.

@@ -7,15 +7,12 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
-import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path, PosixPath
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.reads import watch
-from kafkastore.remote import sparse_files
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -57,6 +54,8 @@ class RemotePath(PosixPath):
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Do ``os.stat``, but not while the file is being written."""
+        from kafkastore.remote import sparse_files
+
         return sparse_files.status_of(self, follow_symlinks=follow_symlinks)
 
     def iterdir(self) -> Generator[Self, None, None]:
@@ -98,6 +97,10 @@ class _Mount:
 
     def make(self) -> str:
         """Create the directory; remove those of killed processes."""
+        import tempfile  # these take longer to import than many commands run
+
+        from kafkastore.remote import sparse_files
+
         sparse_files.disk_bytes()  # raises before anything is fetched
         _remove_leftovers(tempfile.gettempdir())
         made = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
@@ -134,6 +137,8 @@ def url_of(path: str) -> str | None:
 def _remove(process: int, made: str) -> None:
     """Remove the directory at exit, but not in a forked process."""
     if os.getpid() == process:
+        import shutil
+
         shutil.rmtree(made, ignore_errors=True)
 
 
@@ -150,6 +155,8 @@ def _locked(place: str, name: str = _LOCK_FILE) -> int:
 
 def _remove_leftovers(temporary: str) -> None:
     """Remove the directories of processes that were killed."""
+    import shutil
+
     for name in os.listdir(temporary):
         place = os.path.join(temporary, name)
         if name.startswith(_PREFIX) and os.path.exists(os.path.join(place, _LOCK_FILE)):

@@ -78,6 +78,12 @@ class BatchRun(NamedTuple):
         """Offset after the last batch."""
         return int(self.headers["last_offset"][-1]) + 1
 
+    def first(self, count: int) -> BatchRun:
+        """Return the first batches of the run, at least one."""
+        headers = self.headers[:count]
+        size = int(headers["position"][-1]) + int(headers["size"][-1]) - self.position
+        return self._replace(data=self.data[:size], headers=headers)
+
     def batch(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
         at = int(self.headers["position"][index]) - self.position
@@ -117,11 +123,13 @@ class LogFile:
         self._descriptor = open_regular(path)
         self.size = os.fstat(self._descriptor).st_size
 
-    def copy(self) -> LogFile:
-        """Return the same file, of the same size, with a descriptor of its own."""
+    def copy(self, size: int | None = None) -> LogFile:
+        """Return the same file with a descriptor of its own; `size` lets it end earlier."""
         descriptor = os.dup(self._descriptor)
         copy = LogFile.__new__(LogFile)
         vars(copy).update(vars(self), _descriptor=descriptor)
+        if size is not None:
+            copy.size, copy._end = size, None
         return copy
 
     @property
@@ -154,11 +162,13 @@ class LogFile:
         first_read: int = LARGEST_READ,
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
+        next_offset: int | None = None,
     ) -> Iterator[BatchRun]:
         """Scan batch headers from a batch's byte position, at least one batch at a time.
 
         Raises a `CorruptionError` after all batches before corrupt bytes. Truncating a `mapped`
         file kills the process. A caller that `decodes` all batches finds wrong wrappers.
+        `next_offset` follows the batches before the position, if they were scanned.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -167,6 +177,8 @@ class LogFile:
         room = room or _Buffer().room
         headers = _headers_for(self.size if mapping else min(read_size, self.size - position))
         within = None if self.bounds is None else self.bounds.offsets
+        if within is not None and next_offset is not None:
+            within = next_offset, within[1]
         while position < self.size:
             if mapping is None:
                 buffer = room(min(read_size, self.size - position))

@@ -96,7 +96,9 @@ class LogSegment:
         self.next_base_offset = next_base_offset
 
     def __repr__(self) -> str:
-        return f"LogSegment({str(self.log_path)!r})"
+        following = self.next_base_offset
+        end = "is_active=True" if following is None else f"next_base_offset={following}"
+        return f"LogSegment({str(self.log_path)!r}, {end})"
 
     def _path(self, suffix: str) -> Path:
         return self.directory / segment_file_name(self.base_offset, suffix + self.temporary)
@@ -192,14 +194,14 @@ class LogSegment:
     @cached_property
     def summary(self) -> SegmentSummary:
         """The result of one pass over all batch headers; it ends early at corrupt bytes."""
-        valid_bytes, count, magics, largest = 0, 0, set(), -1
+        valid_bytes, count, magics, largest = 0, 0, set[int](), -1
         next_offset, corrupt = self.base_offset, None
         with self.open_log() as log:
             try:
                 for run in log.runs():
                     headers = run.headers
                     count += len(headers)
-                    magics.update(np.unique(headers["magic"]).tolist())
+                    magics.update(headers["magic"].tobytes())
                     largest = max(largest, int(headers["max_timestamp"].max()))
                     valid_bytes, next_offset = run.end_position, run.next_offset
             except CorruptionError as error:

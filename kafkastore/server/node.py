@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
@@ -27,12 +28,14 @@ from kafkastore.server.client import Client
 from kafkastore.server.config_requests import ConfigRequests
 from kafkastore.server.describing_requests import DescribingRequests
 from kafkastore.server.fetch.fetch_requests import Fetching
-from kafkastore.server.groups.coordinator import GroupCoordinator
-from kafkastore.server.groups.state_directory import StateDirectory
 from kafkastore.server.metrics import ServerMetrics
 from kafkastore.server.reading_requests import ReadingRequests, is_known_software
 from kafkastore.server.refusing_requests import REFUSALS, refuse_produce
 from kafkastore.server.sending import Parts
+
+if TYPE_CHECKING:
+    from kafkastore.server.groups.coordinator import GroupCoordinator
+    from kafkastore.server.groups.state_directory import StateDirectory
 
 _OLDEST_VERSION = 0
 _FIRST_VERSION_WITH_SOFTWARE = 3
@@ -64,7 +67,8 @@ class ServedNode:
         self._waiting: set[asyncio.Future[Values | Parts | None]] = set()
         self._catalog, self._node = catalog, node
         self._reading = ReadingRequests(catalog, node, rules)
-        self._groups = GroupCoordinator(catalog, node, state)
+        self._state = state
+        self._coordinator: GroupCoordinator | None = None
         self._handlers: dict[int, Handler] = {}
         self._answering = Answering(self._handlers, metrics)
         self._handlers |= self._all_handlers()
@@ -80,7 +84,8 @@ class ServedNode:
         for task in self._waiting:
             task.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)
-        await self._groups.close()
+        if self._coordinator is not None:
+            await self._coordinator.close()
         self._answering.close()
 
     async def positions(self) -> dict[tuple[str, str, int], int]:
@@ -89,7 +94,8 @@ class ServedNode:
 
     def reload(self) -> None:
         """Read the committed offsets in the directories again, when they are asked for."""
-        self._groups.groups.offsets.forget_stored()
+        if self._coordinator is not None:
+            self._coordinator.groups.offsets.forget_stored()
 
     def stop_waiting(self) -> None:
         """Answer the requests that wait, with what there is."""
@@ -134,7 +140,7 @@ class ServedNode:
         self._answering.end_answer(client)
 
     def _all_handlers(self) -> dict[int, Handler]:
-        reading, groups = self._reading, self._groups
+        reading = self._reading
         describing = DescribingRequests(self._catalog)
         configs = ConfigRequests(self._catalog, self._node)
         fetching = Fetching(
@@ -157,20 +163,22 @@ class ServedNode:
             ApiKey.DESCRIBE_PRODUCERS: self._in_thread(describing.describe_producers),
             ApiKey.DESCRIBE_TRANSACTIONS: self._in_thread(describing.describe_transactions),
             ApiKey.LIST_TRANSACTIONS: self._in_thread(describing.list_transactions),
-            ApiKey.FIND_COORDINATOR: self._of_group(groups.members.find_coordinator),
+            ApiKey.FIND_COORDINATOR: self._of_group(lambda groups: groups.members.find_coordinator),
             ApiKey.JOIN_GROUP: self._while_connected(self._join_group),
             ApiKey.SYNC_GROUP: self._while_connected(self._sync_group),
-            ApiKey.HEARTBEAT: self._of_group(groups.members.heartbeat),
-            ApiKey.LEAVE_GROUP: self._of_group(groups.members.leave_group),
+            ApiKey.HEARTBEAT: self._of_group(lambda groups: groups.members.heartbeat),
+            ApiKey.LEAVE_GROUP: self._of_group(lambda groups: groups.members.leave_group),
             ApiKey.CONSUMER_GROUP_HEARTBEAT: self._consumer_group_heartbeat,
-            ApiKey.OFFSET_COMMIT: self._of_offsets(groups.offsets.commit),
-            ApiKey.OFFSET_FETCH: self._of_group(groups.offsets.fetch),
-            ApiKey.OFFSET_DELETE: self._of_offsets(groups.offsets.delete_offsets),
-            ApiKey.DELETE_GROUPS: self._of_offsets(groups.offsets.delete_groups),
-            ApiKey.LIST_GROUPS: self._of_group(groups.descriptions.list_groups),
-            ApiKey.DESCRIBE_GROUPS: self._of_group(groups.descriptions.describe_groups),
+            ApiKey.OFFSET_COMMIT: self._of_offsets(lambda groups: groups.offsets.commit),
+            ApiKey.OFFSET_FETCH: self._of_group(lambda groups: groups.offsets.fetch),
+            ApiKey.OFFSET_DELETE: self._of_offsets(lambda groups: groups.offsets.delete_offsets),
+            ApiKey.DELETE_GROUPS: self._of_offsets(lambda groups: groups.offsets.delete_groups),
+            ApiKey.LIST_GROUPS: self._of_group(lambda groups: groups.descriptions.list_groups),
+            ApiKey.DESCRIBE_GROUPS: self._of_group(
+                lambda groups: groups.descriptions.describe_groups
+            ),
             ApiKey.CONSUMER_GROUP_DESCRIBE: self._of_group(
-                groups.descriptions.describe_consumer_groups
+                lambda groups: groups.descriptions.describe_consumer_groups
             ),
             **{key: _at_once(refuse) for key, refuse in REFUSALS.items()},
         }
@@ -196,17 +204,30 @@ class ServedNode:
 
         return handler
 
-    def _of_group(self, answer: Callable[[Values, int], Values]) -> Handler:
+    @property
+    def _groups(self) -> GroupCoordinator:
+        """The group coordinator; imported late, because few clients need it."""
+        if self._coordinator is None:
+            from kafkastore.server.groups.coordinator import GroupCoordinator
+
+            self._coordinator = GroupCoordinator(self._catalog, self._node, self._state)
+        return self._coordinator
+
+    def _of_group(
+        self, answer_of: Callable[[GroupCoordinator], Callable[[Values, int], Values]]
+    ) -> Handler:
         async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
             await self._groups.load()
-            return answer(request, header.version)
+            return answer_of(self._groups)(request, header.version)
 
         return handler
 
-    def _of_offsets(self, answer: Callable[[Values, int], Awaitable[Values]]) -> Handler:
+    def _of_offsets(
+        self, answer_of: Callable[[GroupCoordinator], Callable[[Values, int], Awaitable[Values]]]
+    ) -> Handler:
         async def handler(request: Values, header: RequestHeader, _client: Client) -> Values:
             await self._groups.load()
-            return await answer(request, header.version)
+            return await answer_of(self._groups)(request, header.version)
 
         return handler
 

@@ -28,6 +28,6 @@ def register(spark: SparkSession) -> None:
     If this package is installed, Spark finds the format by itself, through the module
     `pyspark_kafkastore`.
     """
-    from kafkastore.spark.source import data_source
+    from kafkastore.spark.source import registration
 
-    data_source.register(spark)
+    registration.register(spark)

@@ -182,6 +182,12 @@ class _Work:
         self.rows_of, self.packs = rows_of, packs
         self.schema, self.directory = schema, directory
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return a pickle that says in a worker if its Python lacks a module."""
+        from kafkastore.spark.by_value import sent_by_value
+
+        return sent_by_value(self)
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all items in the packs."""
         for batch in batches:

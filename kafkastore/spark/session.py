@@ -167,7 +167,7 @@ def _remote_session(
     from pyspark.errors import PySparkImportError
     from pyspark.sql import SparkSession
 
-    from kafkastore.spark.source.data_source import register
+    from kafkastore.spark.source.registration import register
 
     builder = SparkSession.builder.remote(master).appName(app_name)
     for name, value in {**OF_ANY_SESSION, **conf}.items():

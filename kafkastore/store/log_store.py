@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import check_collection, timestamp_ms, whole_number
 from kafkastore.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -29,12 +30,20 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.topic_logs import TopicLogs, Topics
+
+if TYPE_CHECKING:
+    from kafkastore.log.records_as_arrow import ArrowArguments
+    from kafkastore.store.log_table import LogTable
 
 AnyPath = str | PathLike[str]
 #: A partition as callers name it: ``("orders", 3)``, ``"orders-3"`` or a `TopicPartition`.
 AnyPartition = str | tuple[str, int]
 
+#: How many paths are shown.
+_SHOWN_PATHS = 3
 _OF_PARTITIONS = (LOG_SUFFIX, KRAFT_SNAPSHOT_SUFFIX)
 
 FoundDirectory = tuple[Path, LogDir | None]
@@ -124,7 +133,7 @@ class Partitions(Mapping[TopicPartition, PartitionLog]):
         }
 
 
-class LogStore:
+class LogStore(ArrowExport):
     """One or several log directories, or one partition directory.
 
     Parameters
@@ -149,6 +158,13 @@ class LogStore:
         self.log_dirs = log_dirs
         self.partitions = partitions
         self.future_partitions = future_partitions
+
+    def __repr__(self) -> str:
+        """Return the paths, and how much was listed when the store was opened."""
+        paths = [repr(str(each)) for each in self.paths]
+        more = [f"and {len(paths) - _SHOWN_PATHS} more"] * (len(paths) > _SHOWN_PATHS)
+        shown = ", ".join([*paths[:_SHOWN_PATHS], *more])
+        return f"LogStore({shown}, topics={len(self.topics)}, partitions={len(self.partitions)})"
 
     @property
     def paths(self) -> list[Path]:
@@ -253,9 +269,87 @@ class LogStore:
             raise DuplicatePartitionError(found)
         return (log for each in chosen for log in self.partitions.copies(each))
 
+    @property
+    def topics(self) -> Topics:
+        """The topics by name, sorted: a mapping of str to `TopicLogs`."""
+        return Topics(self)
+
+    def topic(self, name: str) -> TopicLogs:
+        """Return the partitions of a topic; nothing is opened.
+
+        Parameters
+        ----------
+        name : str
+            The topic's name.
+
+        Returns
+        -------
+        TopicLogs
+
+        Raises
+        ------
+        UnknownTopicError
+            If the store has no partition of it; `nearest` has similar names.
+        """
+        return self.topics[name]
+
+    def to_arrow(
+        self,
+        topics: str | Iterable[str] | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        partitions: Iterable[AnyPartition] | None = None,
+        dictionary: bool = False,
+        **options: Unpack[ArrowArguments],
+    ) -> LogTable:
+        """Return records of several topics as an Arrow table, read when it is used.
+
+        Parameters
+        ----------
+        topics : str or iterable of str, optional
+            One topic or several. Default: all.
+        columns : sequence of str, optional
+            As for `PartitionLog.to_arrow`.
+        partitions : iterable, optional
+            Each as ``("orders", 3)`` or ``"orders-3"``, instead of `topics`.
+        dictionary : bool
+            Whether `topic` is dictionary-encoded. All batches have the same dictionary: the topics
+            that are read, sorted.
+        **options
+            As for `PartitionLog.to_arrow`. Offsets and times bound each partition, `limit` is the
+            maximum number of rows in all.
+
+        Returns
+        -------
+        LogTable
+            By topic, partition and offset. Logs are opened when their turn comes, each time anew.
+
+        Raises
+        ------
+        UnknownTopicError
+            If the store has no partition of a topic.
+        KeyError
+            If the store does not contain a partition.
+        DuplicatePartitionError
+            If a partition lies in several directories.
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+        """
+        from kafkastore.store.log_table import table_of_partitions  # imports pyarrow
+
+        if topics is not None:
+            if partitions is not None:
+                raise ArgumentValueError("partitions", "None if topics are named", partitions)
+            named = [topics] if isinstance(topics, str) else topics
+            check_collection("topics", named)
+            partitions = [each for name in named for each in self.topic(name).topic_partitions]
+        return table_of_partitions(
+            self.logs_of, self.chosen(partitions), columns, dictionary=dictionary, **options
+        )
+
     def offsets_for_times(
         self,
-        timestamps_to_search: Mapping[AnyPartition, int],
+        timestamps_to_search: Mapping[AnyPartition, int | datetime],
         *,
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
@@ -267,8 +361,9 @@ class LogStore:
 
         Parameters
         ----------
-        timestamps_to_search : mapping of partition to int
-            Times, ms since 1970, by ``(topic, partition)`` or ``"topic-partition"``.
+        timestamps_to_search : mapping of partition to int or datetime
+            Times, ms since 1970 or with a time zone, by ``(topic, partition)`` or
+            ``"topic-partition"``.
         rules, isolation, indexes, on_corrupt, skipped
             As for `PartitionLog.offset_for_timestamp`. With ``"raise"``, corrupt bytes of one
             partition are an error for all; ``"skip"`` and ``"stop"`` answer for each.
@@ -282,9 +377,11 @@ class LogStore:
         Raises
         ------
         TypeError
-            If the argument is not a mapping, a key is not a partition, or a time is not an int.
+            If the argument is not a mapping, a key is not a partition, or a time is neither an
+            int nor a datetime.
         ValueError
-            If a time is negative; for special timestamps use `PartitionLog.list_offset`.
+            If a time is negative, or a datetime has no time zone; for special timestamps use
+            `PartitionLog.list_offset`.
         KeyError
             If the store does not contain a partition.
 
@@ -299,7 +396,7 @@ class LogStore:
                 timestamps_to_search,
             )
         asked = {
-            as_topic_partition(partition): whole_number(f"the time for {partition}", timestamp, 0)
+            as_topic_partition(partition): timestamp_ms(f"the time for {partition}", timestamp, 0)
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import timestamp_ms, timestamps_ms
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import InRemoteSegmentError, SegmentGoneError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
@@ -20,19 +21,21 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
 from kafkastore.log.record_reading import read_records
-from kafkastore.lookup.explanation import Explanation, explain
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
 from kafkastore.lookup.segments_by_time import Lookup
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.store.arrow_export import ArrowExport
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import ArrayLike, NDArray
 
+    from kafkastore.lookup.explanation import Explanation
+    from kafkastore.store.log_table import LogTable
 
-class PartitionLog(LogView):
+
+class PartitionLog(LogView, ArrowExport):
     """Read one partition's log: segments, offset bounds, records, lookups by time.
 
     A log is a snapshot: the directory is listed at the first access, and the listing and the bounds
@@ -142,6 +145,8 @@ class PartitionLog(LogView):
     ) -> Iterator[Record]:
         """Read records one by one; for many records, `to_arrow` is faster.
 
+        ``for record in log`` does the same for all records.
+
         Parameters
         ----------
         start_offset, end_offset : int, optional
@@ -179,20 +184,34 @@ class PartitionLog(LogView):
             skipped=skipped,
         )
 
+    def __iter__(self) -> Iterator[Record]:
+        """Read all records, as `records` does."""
+        return self.records()
+
+    def __repr__(self) -> str:
+        """Return the path, and what was read before; nothing is read."""
+        known = {name: self.facts.get(name) for name in ("log_start_offset", "log_end_offset")}
+        if (segments := self.facts.get("segments")) is not None:
+            known["segments"] = len(segments)
+        shown = [f"{name}={value}" for name, value in known.items() if value is not None]
+        return f"{type(self).__name__}({', '.join([repr(str(self.path)), *shown])})"
+
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
         *,
         start_offset: int | None = None,
         end_offset: int | None = None,
-        start_timestamp: int | None = None,
-        end_timestamp: int | None = None,
+        start_timestamp: int | datetime | None = None,
+        end_timestamp: int | datetime | None = None,
         limit: int | None = None,
         include_headers: bool = False,
         include_control: bool = False,
         isolation: Isolation = "read_uncommitted",
         is_decided: bool = False,
         binary_view: bool = False,
+        decode: str | None = None,
+        dictionary: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
         verify: bool = True,
@@ -201,17 +220,20 @@ class PartitionLog(LogView):
         skipped: list[SkippedBytes] | None = None,
         known_end_offset: int | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
-    ) -> pa.RecordBatchReader:
-        """Read records into Arrow.
+        threads: int | None = None,
+    ) -> LogTable:
+        """Return records as an Arrow table that is read when it is used.
 
         Parameters
         ----------
         columns : sequence of str, optional
-            See `records_as_arrow.schema`; values of other columns are never copied.
+            Names of the table below; values of other columns are never copied. Default: `key` to
+            `timestampType`.
         start_offset, end_offset : int, optional
             Inclusive, exclusive. Default: from the log start offset to the log end offset.
-        start_timestamp, end_timestamp : int, optional
-            ms since 1970; inclusive, exclusive. The timestamp of a record without one counts as -1.
+        start_timestamp, end_timestamp : int or datetime, optional
+            ms since 1970, or a datetime with a time zone; inclusive, exclusive. The timestamp of a
+            record without one counts as -1.
         limit : int, optional
             Maximum number of rows; little more than these rows is read.
         include_headers : bool
@@ -229,6 +251,11 @@ class PartitionLog(LogView):
             instead of being copied. The file must not be truncated while the result is in use:
             access to a missing page ends the process. Some Arrow functions do not support the type
             binary_view; a cast to binary copies the values.
+        decode : str, optional
+            ``"utf-8"``: `key` and `value` are strings. Bytes that are not UTF-8 become U+FFFD, as
+            in Kafka's StringDeserializer. Default: they are bytes.
+        dictionary : bool
+            Whether `topic` is dictionary-encoded: a categorical column in pandas and Polars.
         batch_rows : int
             Maximum number of rows in a batch.
         batch_bytes : int
@@ -245,22 +272,70 @@ class PartitionLog(LogView):
             The log is known to have records up to this offset, exclusive: an incomplete batch
             before it is corruption.
         indexes : str
-            ``"trust"``: segments that end before `start_timestamp` according to their time indexes
-            are not read; only the first and the last entry of each index are checked. Otherwise all
-            segments are read.
+            ``"trust"``: reading begins at the first record at or after `start_timestamp` according
+            to the time indexes, and segments that end before it are skipped; only the entries that
+            are used, the first and the last of each index are checked. Otherwise all segments are
+            read.
+        threads : int, optional
+            How many threads decode. Default: the number of processors that this process may use.
+            The rows and their order are those of one thread; they may be divided into batches
+            differently, usually of at most 8 MiB. A log of less than 2 MiB and a `limit` of less
+            than a million rows are read by the thread that takes the rows.
 
         Returns
         -------
-        pyarrow.RecordBatchReader
-            Uses the memory of a few batches, whatever the size of the log. A timestamp whose
-            microseconds do not fit 64 bits is null. Reading raises `CorruptBatchError` at the first
-            corrupt batch, after all rows before it. Not thread-safe.
-        """
-        from kafkastore.log import records_as_arrow  # importing pyarrow takes longer than a lookup
+        LogTable
+            Iterate over it for `pyarrow.RecordBatch` objects, or pass it to pyarrow, DuckDB, Polars
+            or pandas. It uses the memory of a few batches for each thread, whatever the size of the
+            log. Each iteration reads anew, and appends to `skipped` again; one that is dropped
+            stops its threads. A timestamp whose microseconds do not fit 64 bits is null. Reading
+            raises `CorruptBatchError` at the first corrupt batch, after all rows before it.
 
-        return records_as_arrow.read(
-            self,
-            columns,
+        Raises
+        ------
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+
+        Notes
+        -----
+        The columns, which are always in this order:
+
+        =====================================  ====================================================
+        `key`, `value`                         binary, or string with `decode`; null if missing
+        `topic`                                string
+        `partition`                            int32
+        `offset`                               int64
+        `timestamp`                            timestamp[us, tz=UTC]
+        `timestampType`                        int32: -1 none, 0 CreateTime, 1 LogAppendTime
+        `headers`                              list<struct<key: string, value: binary>>; null if
+                                               there is none
+        `leader_epoch`, `producer_epoch`       int32
+        `producer_id`                          int64
+        `is_transactional`, `is_control`       bool
+        =====================================  ====================================================
+
+        The first seven are the default, and with `headers` those of Spark's Kafka source. A schema
+        is known before anything is read, so JSON is not a type of its own: read it as text, and
+        parse it where you use it, as in the examples.
+
+        Examples
+        --------
+        >>> log = kafkastore.open("kafka-logs")["orders", 0]             # doctest: +SKIP
+        >>> noon = datetime(2024, 3, 1, 12, tzinfo=UTC)                  # doctest: +SKIP
+        >>> texts = log.to_arrow(start_timestamp=noon, decode="utf-8")   # doctest: +SKIP
+        >>> for batch in texts:                                          # doctest: +SKIP
+        ...     print(batch.num_rows, batch["value"][0])
+        >>> frame = texts.to_pandas()                                    # doctest: +SKIP
+        >>> frame["value"].map(json.loads)                               # doctest: +SKIP
+        >>> polars.from_arrow(texts)["value"].str.json_decode()          # doctest: +SKIP
+        >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
+        """
+        # Importing pyarrow takes longer than a lookup.
+        from kafkastore.log.records_as_arrow import ArrowOptions, read
+        from kafkastore.store.log_table import LogTable
+
+        options = ArrowOptions(
+            columns=columns,
             start_offset=start_offset,
             end_offset=end_offset,
             start_timestamp=start_timestamp,
@@ -271,6 +346,8 @@ class PartitionLog(LogView):
             isolation=isolation,
             is_decided=is_decided,
             binary_view=binary_view,
+            decode=decode,
+            all_topics=(self.topic,) if dictionary else None,
             batch_rows=batch_rows,
             batch_bytes=batch_bytes,
             verify=verify,
@@ -279,11 +356,100 @@ class PartitionLog(LogView):
             skipped=skipped,
             known_end_offset=known_end_offset,
             indexes=indexes,
+            threads=threads,
+        )
+        return LogTable(options.schema, lambda: read(self, options))
+
+    def latest(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        start_timestamp: int | None = None,
+        end_timestamp: int | None = None,
+        limit: int | None = None,
+        include_headers: bool = False,
+        include_tombstones: bool = False,
+        dictionary: bool = False,
+        batch_rows: int = BATCH_ROWS,
+        batch_bytes: int = BATCH_BYTES,
+        verify: bool = True,
+        max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        on_corrupt: OnCorrupt = "raise",
+        skipped: list[SkippedBytes] | None = None,
+        indexes: Indexes = DEFAULT_INDEXES,
+    ) -> LogTable:
+        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+
+        Only committed records count, as for ``isolation="read_committed"`` of `to_arrow`: records
+        of aborted transactions do not replace earlier ones, and records from the last stable offset
+        on are not read. Records without a key are left out.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            As for `to_arrow`.
+        start_offset, end_offset, start_timestamp, end_timestamp : int, optional
+            As for `to_arrow`; records outside do not count. With `end_timestamp` the result is the
+            state of the keys at that time.
+        limit : int, optional
+            Maximum number of rows; the keys of all records are read nevertheless.
+        include_headers : bool
+            As for `to_arrow`.
+        include_tombstones : bool
+            Whether a key whose last value is null, which deletes the key, has a row.
+        dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
+            As for `to_arrow`.
+        on_corrupt, skipped, indexes
+            As for `to_arrow`.
+
+        Returns
+        -------
+        LogTable
+            In offset order. Reading begins with a pass over all keys, and decodes the records again
+            for the rows. It uses up to 26 bytes of memory for each key, and the memory of a few
+            batches. Corrupt bytes raise before the first row. Records that a broker deletes between
+            the passes are missing.
+
+        Raises
+        ------
+        ArgumentTypeError, ArgumentValueError
+            If an argument has a wrong type or value.
+
+        Notes
+        -----
+        Keys are compared by 96 bits of a hash with a random secret: that any two of a billion keys
+        are taken for one has a probability below 10^-11.
+
+        Source: Kafka 2.4.0 ``Cleaner.shouldRetainRecord``.
+        """
+        from kafkastore.store.log_table import latest_of_partitions  # imports pyarrow
+
+        return latest_of_partitions(
+            lambda _: (self,),
+            (self.topic_partition,),
+            columns,
+            include_tombstones=include_tombstones,
+            dictionary=dictionary,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            start_timestamp=start_timestamp,
+            end_timestamp=end_timestamp,
+            limit=limit,
+            include_headers=include_headers,
+            batch_rows=batch_rows,
+            batch_bytes=batch_bytes,
+            verify=verify,
+            max_decompressed_bytes=max_decompressed_bytes,
+            on_corrupt=on_corrupt,
+            skipped=skipped,
+            indexes=indexes,
         )
 
     def offset_for_timestamp(
         self,
-        target_timestamp: int,
+        target_timestamp: int | datetime,
         rules: str = "correct",
         *,
         isolation: Isolation = "read_uncommitted",
@@ -296,8 +462,8 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
+        target_timestamp : int or datetime
+            ms since 1970, or a datetime with a time zone; inclusive.
         rules : str
             ``"correct"``: the first record in offset order, at or after the log start offset, with
             this timestamp or a later one; never a transaction marker. ``"kip-33"``, or a Kafka
@@ -337,12 +503,13 @@ class PartitionLog(LogView):
             If a batch on the search path is corrupt: the first record at or after the time is then
             unknown.
         ValueError
-            If `isolation`, `untimed` or `indexes` has an unknown value.
+            If `isolation`, `untimed` or `indexes` has an unknown value, or a datetime has no time
+            zone.
         TypeError
-            If the time is not an int.
+            If the time is neither an int nor a datetime.
         """
         if type(target_timestamp) is not int:  # cheaper than a call
-            target_timestamp = whole_number("target_timestamp", target_timestamp)
+            target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = (rules, isolation, untimed, indexes, False)  # equal to a `LookupChoice`, cheaper
         if on_corrupt == "raise":
             lookup: Lookup | None = self.facts.get(choice)
@@ -371,8 +538,9 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        target_timestamps : array_like of int64, shape (n,)
-            ms since 1970, in any order.
+        target_timestamps : array_like, shape (n,)
+            ms since 1970 as int64, or datetimes with time zones, or `numpy.datetime64` in UTC; in
+            any order.
         rules, isolation, untimed, indexes, on_corrupt, skipped
             As for `offset_for_timestamp`.
         remote : dict of int to InRemoteSegmentError, optional
@@ -390,6 +558,7 @@ class PartitionLog(LogView):
         UnknownRemoteSegmentsError, CorruptBatchError, ValueError
             As `offset_for_timestamp`.
         """
+        target_timestamps = timestamps_ms("target_timestamps", target_timestamps)
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
             self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped, remote
@@ -397,7 +566,7 @@ class PartitionLog(LogView):
 
     def explain_timestamp(
         self,
-        target_timestamp: int,
+        target_timestamp: int | datetime,
         rules: str = "correct",
         *,
         isolation: Isolation = "read_uncommitted",
@@ -407,8 +576,8 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        target_timestamp : int
-            ms since 1970, inclusive.
+        target_timestamp : int or datetime
+            ms since 1970, or a datetime with a time zone; inclusive.
         rules, isolation, indexes : str
             As for `offset_for_timestamp`.
 
@@ -428,13 +597,15 @@ class PartitionLog(LogView):
         CorruptBatchError
             If a batch on the search path is corrupt.
         """
-        target_timestamp = whole_number("target_timestamp", target_timestamp)
+        from kafkastore.lookup.explanation import explain  # with all that may make answers differ
+
+        target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
         return self.retry_if_changed(lambda: explain(self, target_timestamp, choice))
 
     def list_offset(
         self,
-        timestamp: int,
+        timestamp: int | datetime,
         rules: str = "correct",
         isolation: Isolation = "read_uncommitted",
         *,
@@ -450,8 +621,9 @@ class PartitionLog(LogView):
 
         Parameters
         ----------
-        timestamp : int
-            ms since 1970, or a special timestamp from -1 to -6; ``docs/lookups.md`` lists them.
+        timestamp : int or datetime
+            ms since 1970, a datetime with a time zone, or a special timestamp from -1 to -6;
+            ``docs/lookups.md`` lists these.
         rules, isolation : str
             As for `offset_for_timestamp`. Answers are below the high watermark, or below the last
             stable offset.
@@ -491,7 +663,7 @@ class PartitionLog(LogView):
             If the broker does not support that version of the request, or the version has no
             isolation level.
         """
-        timestamp = whole_number("timestamp", timestamp)
+        timestamp = timestamp_ms("timestamp", timestamp)
         query = ListOffsetQuery(
             LookupChoice(rules, isolation, indexes=indexes),
             high_watermark,

@@ -25,17 +25,19 @@ any order.
 """
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.arguments import check_choice
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import CorruptCheckpointError, KafkaStoreError, NotAFileError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.formats.state.transactions import is_control
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
+from kafkastore.log.partition_files import read_topic_id
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.failover_check import FailoverCheck, check_failover
@@ -76,7 +78,7 @@ class UnknownLatencyError(FailoverError):
 
 
 class OtherTopicError(FailoverError):
-    """A position that was committed for a deleted topic of the same name."""
+    """A position in a deleted topic of the same name."""
 
 
 class TimestampBound(NamedTuple):
@@ -172,6 +174,7 @@ def failover_of(
             f"{topic_id}, so the group has no position in this one",
             here,
         )
+    _check_same_topic(first, second)
     if first.log_start_offset <= position < first.local_log_start_offset:
         raise FailoverError(
             f"{here}: the records from offset {position} on are in remote storage of cluster 1, up "
@@ -196,6 +199,31 @@ def failover_of(
         key.group, here, there, position, bound, offset, record, checked, place,
         first.log_end_offset,
     )
+
+
+def _check_same_topic(first: PartitionLog, second: PartitionLog) -> None:
+    """Refuse topics of one cluster with different ids: between them, one was deleted.
+
+    Topics of different clusters always have different ids.
+    """
+    (cluster_id, topic_id), (other_cluster_id, other_id) = _origin(first), _origin(second)
+    if first.topic != second.topic or None in (cluster_id, topic_id, other_id):
+        return
+    if cluster_id == other_cluster_id and topic_id != other_id:
+        raise OtherTopicError(
+            f"{first.topic_partition}: topic {first.topic} has id {topic_id} in {first.path} and "
+            f"{other_id} in {second.path}, both of cluster {cluster_id}: it was deleted and "
+            "created again, and these are other records",
+            first.topic_partition,
+        )
+
+
+def _origin(log: PartitionLog) -> tuple[str | None, str | None]:
+    """Return the ids of a log's cluster and topic, None if they can't be read."""
+    with suppress(CorruptCheckpointError, NotAFileError, OSError):
+        properties = {} if log.log_dir is None else log.log_dir.meta_properties
+        return properties.get("cluster.id"), read_topic_id(log.path)
+    return None, None
 
 
 def _bound_by_create_time(log: PartitionLog, position: int) -> TimestampBound:

@@ -212,7 +212,9 @@ def _in_headers(
 ) -> Iterator[_Piece]:
     """Yield latencies from the create times in record headers of a name."""
     columns = ["timestamp", "timestampType", "headers"]
-    for batch in log.to_arrow(columns, on_corrupt=on_corrupt, skipped=skipped):
+    for batch in log.to_arrow(
+        columns, on_corrupt=on_corrupt, skipped=skipped, threads=1
+    ):
         appended = batch.column("timestampType").to_numpy() == 1
         micros = batch.column("timestamp").cast("int64")
         stamps = micros.fill_null(FAR_FUTURE * 1000).to_numpy() // 1000

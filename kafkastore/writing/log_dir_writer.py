@@ -60,12 +60,10 @@ from kafkastore.segment.segment_writer import check_end
 from kafkastore.segment.small_file import read_if_there
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.versions import NEWEST_VERSION, parse_version, rules_of
+from kafkastore.writing import CUT_MARK
 from kafkastore.writing.cluster_topics import NO_TOPICS, ClusterTopics, find_topics
 from kafkastore.writing.log_config import LogConfig
 from kafkastore.writing.log_writer import LogWriter
-
-#: After the name of the log directory: marks the directory that saves bytes cut by a recovery.
-CUT_MARK = ".kafkastore-cut-"
 
 _CLUSTER = re.compile(r"[a-zA-Z0-9._-]+")
 # Since 2.0 an offset index entry has the last offset of its batch; before, it had the first.

@@ -15,10 +15,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkastore.arguments import whole_number
+from kafkastore.arguments import timestamp_ms, whole_number
 from kafkastore.errors import OffsetOutOfRangeError, WriterFailedError
 from kafkastore.formats.records.append_sets import AppendSets
 from kafkastore.formats.records.compression import Codec
@@ -482,13 +483,13 @@ class LogWriter:
             self._log.move_start(before_offset)
         return self.log_start_offset
 
-    def delete_old_segments(self, now: int | None = None) -> retention.Retention:
+    def delete_old_segments(self, now: int | datetime | None = None) -> retention.Retention:
         """Delete the segments that retention no longer keeps.
 
         Parameters
         ----------
-        now : int, optional
-            ms since 1970; default: the wall clock.
+        now : int or datetime, optional
+            ms since 1970, or a datetime with a time zone; default: the wall clock.
 
         Returns
         -------
@@ -502,7 +503,7 @@ class LogWriter:
 
         Source: Kafka 2.4.0 ``Log.deleteOldSegments``.
         """
-        now = None if now is None else whole_number("now", now)
+        now = None if now is None else timestamp_ms("now", now)
         with self._altering():
             log, clock_now = self._log, self._clock()
         found = log.find_old_segments(clock_now if now is None else now)

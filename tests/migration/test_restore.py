@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 
@@ -9,13 +10,14 @@ import pytest
 from changes.small_store import contents
 from kafkastore.migration import plan_restore
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row
+from models.record_format import Batch, Row, marker
 
 import kafkastore
 from kafkastore import ChangeRefusedError, LogDirWriter, Plan, RefusalReason
 from kafkastore.changes.plan import InvalidPlanError
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.errors import PlanRefusedError
+from kafkastore.formats.state import producer_snapshot
 
 VERSIONS = ["0.8.2.2", "0.10.0.1", "0.11.0.3", "2.4.0", "3.9.1", "4.1.1"]
 TOPIC_ID = "version: 0\ntopic_id: dEYBbYzqQe2ua4s0PmjpMA"
@@ -120,6 +122,30 @@ def test_modification_times_of_logs_are_kept(tmp_path, new_logs):
     root = new_logs("t-0")
     kafkastore.apply(plan_restore(source, root))
     assert (root / "t-0" / path.name).stat().st_mtime_ns == 1_456_000_000_123_456_789
+
+
+@pytest.mark.parametrize("has_snapshot", [False, True])
+def test_of_producers_only_open_transactions_are_kept(tmp_path, new_logs, has_snapshot):
+    """Their ids are those of other producers in the new cluster."""
+    batches = [
+        Batch((Row(offset, 100, b"k", b"v"),), producer_id=number, producer_epoch=3,
+              base_sequence=offset, is_transactional=number > 7)
+        for offset, number in enumerate((7, 8, 9))
+    ]
+    batches.insert(2, marker(2, 100, producer_id=8))
+    batches[3] = dataclasses.replace(batches[3], rows=(Row(3, 100, b"k", b"v"),))
+    source = Log((Segment(0, tuple(batches)).indexed(),)).write(tmp_path / "source")
+    if has_snapshot:
+        (source / "t-0" / f"{1:020}.snapshot").write_bytes(
+            producer_snapshot.pack([(7, 3, 0, 0, 0, 100, -1, -1)]))
+    root = new_logs("t-0")
+    kafkastore.apply(plan_restore(source, root))
+    (path,) = (root / "t-0").glob("*.snapshot")
+    assert path.name == f"{4:020}.snapshot"
+    assert producer_snapshot.parse(path.read_bytes()).tolist() == [(9, 3, -1, -1, 0, 100, -1, 3)]
+    committed = kafkastore.open(root)["t", 0].records(isolation="read_committed")
+    assert [each.offset for each in committed] == [0, 1]
+    assert not [each for each in kafkastore.verify(root) if each.path.suffix == ".snapshot"]
 
 
 def refusal(source, root, **options):

@@ -44,6 +44,13 @@ def root(tmp_path):
     return root
 
 
+def empty_log(tmp_path):
+    """The log of a new topic, as a broker has created it."""
+    directory = Log((Segment(0, ()).indexed(),)).write(tmp_path / "empty") / "t-0"
+    (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {made.TOPIC_ID}")
+    return directory
+
+
 def metadata_of(tmp_path, *frames):
     directory = tmp_path / "controller" / "__cluster_metadata-0"
     made.write_log(directory, frames)
@@ -157,6 +164,29 @@ def test_what_the_broker_would_not_serve_is_refused(tmp_path, source, root, fram
     assert (error.reason, error.path) == (RefusalReason.NOT_SERVED, root / "t-1")
 
 
+def test_a_partition_with_other_replicas_is_refused(tmp_path, source, root):
+    """Another one that is empty may become leader, and this log would be truncated to it."""
+    metadata = metadata_of(tmp_path, made.topic("t"), made.partition(0, replicas=(1, 2)))
+    for is_there in (False, True):
+        if is_there:
+            shutil.copytree(empty_log(tmp_path), root / "t-0")
+            (root / ".kafka_cleanshutdown").touch()
+        error = refusal(source, root, metadata=metadata, partitions=["t-0"])
+        assert (error.reason, error.path) == (RefusalReason.OTHER_REPLICAS, root / "t-0")
+
+
+@pytest.mark.parametrize("topic_id", [None, OTHER_ID])
+def test_an_empty_log_of_a_deleted_topic_is_refused(tmp_path, source, root, metadata, topic_id):
+    directory = shutil.copytree(empty_log(tmp_path), root / "t-0")
+    (root / ".kafka_cleanshutdown").touch()
+    if topic_id is None:
+        (directory / "partition.metadata").unlink()
+    else:
+        (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    error = refusal(source, root, metadata=metadata, partitions=["t-0"])
+    assert (error.reason, error.path) == (RefusalReason.NOT_SERVED, root / "t-0")
+
+
 def test_a_disk_that_was_replaced_is_no_other_directory(tmp_path, source, root):
     """The metadata still has the directory of the old disk."""
     partitions = [
@@ -238,7 +268,7 @@ def test_a_directory_that_is_a_link_is_refused(tmp_path, root, plan):
 
 def test_undo_never_removes_the_later_files_of_a_broker(root, plan):
     journal = kafkastore.apply(plan)
-    later = root / "t-0" / f"{4:020}.snapshot"
+    later = root / "t-0" / f"{5:020}.snapshot"
     later.write_bytes(b"later")
     before = contents(root)
     with pytest.raises(ChangeRefusedError) as caught:

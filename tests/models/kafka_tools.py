@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import shlex
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from golden.make import brokers
+from golden.make.java import ClassArchive, java_command
 from models import kafka_classes
 
 VERSIONS = ["3.9.1", "4.1.1", "4.3.1"]
@@ -48,3 +51,26 @@ def run_tools(version: str, commands: Sequence[str]) -> list[Printed]:
         Printed(int(code), base64.b64decode(text).decode(errors="replace"))
         for code, text in (each.split(" ") for each in answers)
     ]
+
+
+def write_tools_of_the_script(folder: Path, version: str, address: str) -> None:
+    """Write the programs that ``cluster --recreate`` runs; `address` is a running broker's."""
+    folder.mkdir()
+    more = brokers.group_jars(version).glob("kafka-tools-*")
+    classes = brokers.class_path(version, brokers.WORK, *more)
+    for name, what in (
+        ("kafka-topics.sh", ("--list",)),
+        ("kafka-configs.sh", ("--describe", "--entity-type", "brokers")),
+    ):
+        main_class = MAIN_CLASSES[name]
+        archive = ClassArchive(f"{version}-{main_class}", brokers.WORK)
+        arguments = ("--bootstrap-server", address, *what)
+        if any("ArchiveClassesAtExit" in option for option in archive.options):
+            command = java_command(
+                classes, main_class, *arguments, logs_as="client", options=archive.options)
+            subprocess.run(command, check=True, capture_output=True, timeout=120)
+            archive.keep()
+        options = ClassArchive(f"{version}-{main_class}", brokers.WORK).options
+        command = java_command(classes, main_class, logs_as="client", options=options)
+        (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        (folder / name).chmod(0o755)

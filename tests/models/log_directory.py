@@ -107,10 +107,10 @@ class Log:
             if record[0] >= self.start_offset
         ]
 
-    def write(self, root):
-        """Write the log directory, and return its path."""
+    def write(self, root, name=TOPIC_PARTITION):
+        """Write the log directory, or add a partition of another name; return the root."""
         root = Path(root)
-        directory = root / TOPIC_PARTITION
+        directory = root / name
         directory.mkdir(parents=True)
         (root / "meta.properties").write_text("version=0\nbroker.id=0\n")
         for segment in self.segments:

@@ -30,6 +30,25 @@ def test_the_examples_run(spark, golden, tmp_path, capfd, name):
     assert capfd.readouterr().out
 
 
+def test_the_statements_in_sql_run(spark, golden, tmp_path):
+    logs = tmp_path / "kafka-logs"
+    shutil.copytree(golden("0.10.0.1", "upgrade", "answers").logs, logs)
+    (logs / "up-0").rename(logs / "orders-0")
+    text = (DOCS / "spark.md").read_text()
+    (block,) = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    found = []
+    for statement in filter(str.strip, block.replace("/kafka-logs", str(logs)).split(";")):
+        found += spark.sql(statement).collect()
+    (orders, *sizes) = found
+    assert tuple(orders[:2]) == (0, 80)
+    written = {path.parent.name.rpartition("-")[0]: 0 for path in logs.glob("*/*.log")}
+    for path in logs.glob("*/*.log"):
+        written[path.parent.name.rpartition("-")[0]] += path.stat().st_size
+    assert [tuple(row) for row in sizes] == sorted(written.items())
+    for view in ("orders", "segments"):
+        spark.catalog.dropTempView(view)
+
+
 def test_the_example_of_the_readme_shows_what_its_comments_say(spark, tmp_path, capfd):
     samples.unpack(tmp_path / "samples")
     (example,) = (

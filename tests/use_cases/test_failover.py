@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -292,6 +293,25 @@ def test_an_offset_of_a_deleted_topic_is_no_position_in_the_new_topic_of_the_nam
     # A position that the caller gives is one in the new topic.
     given = {OffsetCommitKey("old", "t", 0): 1}
     assert [each.offset for each in kafkastore.failover(one, two, offsets=given)] == [1]
+
+
+@pytest.mark.parametrize("clusters", [("c", "c"), ("c", "d"), ("c", None)])
+def test_two_topics_of_one_cluster_with_the_same_name_are_not_compared(tmp_path, clusters):
+    """Clusters have ids of their own for the same topic; in one cluster, it was created again."""
+    stores = []
+    for number, cluster in enumerate(clusters):
+        root = tmp_path / str(number)
+        stores.append(write(root, [(T0, b"a"), (T0 + 1, b"b")]))
+        set_topic_id(root / "t-0", f"AAAAAAAAAAAAAAAAAAAAA{'Qg'[number]}")
+        if cluster is not None:
+            (root / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id={cluster}\n")
+    failover = partial(kafkastore.failover, offsets={OffsetCommitKey("g", "t", 0): 1})
+    if clusters == ("c", "c"):
+        with pytest.raises(OtherTopicError) as error:
+            list(failover(*stores))
+        assert error.value.topic_partition == ("t", 0)
+        stores[1] = stores[0]
+    assert [each.offset for each in failover(*stores)] == [1]
 
 
 def test_a_mirror_of_append_times_is_compared_by_the_times_its_consumer_received(tmp_path):

@@ -32,8 +32,8 @@ from kafkastore.store.unread_partition import count_segments
 @index_interval_option("The topics' index.interval.bytes.")
 @click.option(
     "--metadata", type=STORE_PATH, metavar="PATH",
-    help="Where the new cluster's metadata is, which has the topic ids of missing partition "
-    "directories: a log directory with __cluster_metadata-0, that directory, or a snapshot. "
+    help="Where the new cluster's metadata is, which has the topic ids and the replicas of "
+    "partitions: a log directory with __cluster_metadata-0, that directory, or a snapshot. "
     "Default: NEW_LOG_DIR, if it has it.",
 )
 @click.option(

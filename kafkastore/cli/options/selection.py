@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from kafkastore.cli.options.topic_completion import complete_partitions, complete_topics
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import is_url, open_path
@@ -40,7 +41,9 @@ class _StorePath(click.Path):
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        """Return the path; a URL is listed here."""
+        """Return the path; a URL is listed here, but not while a shell completes a word."""
+        if context is not None and context.resilient_parsing and is_url(value):
+            return value
         return super().convert(open_path(value), param, context)
 
 
@@ -115,6 +118,7 @@ def topic_options(function: FunctionT) -> FunctionT:
             "topics",
             multiple=True,
             metavar="NAME",
+            shell_complete=complete_topics,
             help="Only this topic (or this one partition, as topic-partition); may be repeated.",
         ),
         click.option(
@@ -123,6 +127,7 @@ def topic_options(function: FunctionT) -> FunctionT:
             multiple=True,
             type=click.IntRange(min=0),
             metavar="N",
+            shell_complete=complete_partitions,
             help="Only this partition of each topic; may be repeated.",
         ),
     )

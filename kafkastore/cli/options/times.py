@@ -13,8 +13,8 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.options.durations import duration_of
 from kafkastore.cli.options.selection import NotInStoreError, Selection
 from kafkastore.cli.output.failures import print_note
-from kafkastore.clock import clock
-from kafkastore.log.time_text import EPOCH, MILLISECOND, format_time
+from kafkastore.clock import EPOCH, MILLISECOND, clock
+from kafkastore.log.time_text import format_time
 from kafkastore.log.timestamp_warnings import (
     TimestampWarning,
     find_timestamp_warning,

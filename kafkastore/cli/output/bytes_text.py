@@ -2,15 +2,10 @@
 from __future__ import annotations
 
 import base64
-import codecs
-from collections.abc import Iterator
 from typing import Any
 
 #: Characters of a key or value on one line, unless the user asks for all.
 SHORTENED = 60
-#: Larger keys and values are written in pieces of this size and never copied whole. A multiple of
-#: 3, because base64 encodes three bytes at a time.
-PIECE_BYTES = 3 * 256 * 1024
 
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", ord("\\"): "\\\\"}
 
@@ -35,46 +30,6 @@ def format_bytes(data: bytes | None, limit: int | None = None) -> str:
     if limit is None or (len(shown) <= limit and len(head) == len(data)):
         return shown
     return f"{shown[: limit - 1]}… ({len(data):,} bytes)"
-
-
-def format_bytes_in_pieces(data: bytes) -> Iterator[str]:
-    """Yield a large key or value, formatted as by `format_bytes`, in pieces."""
-    is_text = _is_utf8(data) and all(
-        text.translate(_ESCAPES).isprintable() for text in _decoded(data)
-    )
-    if is_text:
-        yield from (text.translate(_ESCAPES) for text in _decoded(data))
-    else:
-        yield "0x"
-        yield from (piece.hex() for piece in _pieces(data))
-
-
-def json_bytes_in_pieces(name: str, data: bytes) -> tuple[str, Iterator[str]]:
-    """Return the field name and the text in pieces of what `json_bytes` returns."""
-    if _is_utf8(data):
-        return name, _decoded(data)
-    return name + "_base64", (base64.b64encode(piece).decode("ascii") for piece in _pieces(data))
-
-
-def _pieces(data: bytes) -> Iterator[memoryview]:
-    view = memoryview(data)
-    return (view[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
-
-
-def _decoded(data: bytes) -> Iterator[str]:
-    """Decode UTF-8 piece by piece; raise `UnicodeDecodeError` for other bytes."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    yield from (decoder.decode(piece) for piece in _pieces(data))
-    yield decoder.decode(b"", final=True)
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        for _ in _decoded(data):
-            pass
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _printable(data: bytes, *, cut: bool) -> str | None:

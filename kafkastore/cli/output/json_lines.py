@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
@@ -30,20 +30,6 @@ def json_line(value: Mapping[str, Any]) -> bytes:
         return _ENCODER.encode(value).encode() + b"\n"
     except UnicodeEncodeError:
         return json.dumps(value).encode() + b"\n"
-
-
-def json_line_in_pieces(value: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield a line of JSON in pieces; an iterator yields those of a string."""
-    before = "{"
-    for name, field in value.items():
-        if isinstance(field, Iterator):
-            yield f'{before}"{name}": "'.encode()
-            yield from (_ENCODER.encode(piece)[1:-1].encode() for piece in field)
-            yield b'"'
-        else:
-            yield before.encode() + json_line({name: field})[1:-2]
-        before = ", "
-    yield b"}\n"
 
 
 def write_json(value: Mapping[str, Any]) -> None:

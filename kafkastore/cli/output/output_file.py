@@ -18,7 +18,7 @@ from kafkastore.store.log_store import LogStore
 
 if TYPE_CHECKING:
     from pyarrow import Schema
-    from pyarrow.ipc import RecordBatchFileWriter
+    from pyarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter
     from pyarrow.parquet import ParquetWriter
 
 #: Names of standard output.
@@ -96,12 +96,12 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
 
 def open_columns_writer(
     file: BinaryIO, form: str, columns: Schema, *, dated: Sequence[str] | bool = True
-) -> RecordBatchFileWriter | ParquetWriter:
+) -> RecordBatchFileWriter | RecordBatchStreamWriter | ParquetWriter:
     """Open a writer for Arrow IPC or Parquet, with statistics of `dated`."""
-    if form == "arrow":
-        from pyarrow.ipc import new_file
+    if form in ("arrow", "arrows"):
+        from pyarrow import ipc
 
-        return new_file(file, columns)
+        return ipc.new_file(file, columns) if form == "arrow" else ipc.new_stream(file, columns)
     from pyarrow.parquet import ParquetWriter
 
     return ParquetWriter(file, columns, compression="zstd", write_statistics=dated)

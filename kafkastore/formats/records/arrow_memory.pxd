@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t
 
 cdef enum:
-    MOST_SPARES = 32
+    MOST_SPARES = 128
 
 
 cdef struct Block:

@@ -13,6 +13,8 @@ cimport cython
 
 # Larger blocks are not kept: one huge record must not hold memory forever.
 cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
+# How much larger than wanted a reused block may be, and a size below which that does not matter.
+cdef Py_ssize_t FITTING = 4, SMALLEST_SPARE = 16 * 1024
 
 
 cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
@@ -37,11 +39,15 @@ cdef class Spares:
             free(self.blocks[i].data)
 
     cdef Block take(self, Py_ssize_t capacity) except *:
-        """Return the smallest spare block of at least `capacity` bytes, or a new one."""
+        """Return the smallest spare block of about `capacity` bytes, or a new one.
+
+        A much larger one is kept for those who need it: many blocks may be in use.
+        """
         cdef int i, best = -1
+        cdef Py_ssize_t largest = FITTING * max(capacity, SMALLEST_SPARE)
         cdef Block block
         for i in range(self.count):
-            if self.blocks[i].capacity >= capacity and (
+            if capacity <= self.blocks[i].capacity <= largest and (
                     best < 0 or self.blocks[i].capacity < self.blocks[best].capacity):
                 best = i
         if best >= 0:

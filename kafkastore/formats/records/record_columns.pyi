@@ -22,6 +22,7 @@ class RecordColumns:
         end_timestamp: int | None = None,
         include_control: bool = False,
         binary_view: bool = False,
+        in_millis: bool = False,
         max_rows: int = ...,
         max_bytes: int = ...,
         max_decompressed_bytes: int = ...,

@@ -118,13 +118,14 @@ cdef class RecordColumns:
     `topic` and `partition`. Start offset and timestamp (ms) are inclusive, end offset and timestamp
     exclusive; timestamps may be None. `include_control` includes transaction markers. With
     `binary_view` keys and values are Arrow views of the bytes they were decoded from, which are
-    kept alive and must not change; otherwise copies. Columns are full before a batch that, by its
-    header, would make them longer than `max_rows`, unless they are empty, and after a batch that
-    made them hold `max_bytes`. `max_decompressed_bytes` is the size limit of a decompressed batch.
+    kept alive and must not change; otherwise copies. With `in_millis` timestamps are ms, and none
+    is null. Columns are full before a batch that, by its header, would make them longer than
+    `max_rows`, unless they are empty, and after a batch that made them hold `max_bytes`.
+    `max_decompressed_bytes` is the size limit of a decompressed batch.
     """
 
     cdef bint want_key, want_value, want_headers, want_offset, want_timestamp, want_type
-    cdef bint want_per_batch, include_control, as_views, copy_key, copy_value
+    cdef bint want_per_batch, include_control, as_views, copy_key, copy_value, in_millis
     cdef bint is_special     # bounds, headers or views are requested: records are not just copied
     cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
     cdef bint has_end_timestamp
@@ -154,7 +155,7 @@ cdef class RecordColumns:
 
     def __cinit__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
                   start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
-                  binary_view=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
+                  binary_view=False, in_millis=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
                   max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         self.spares = Spares()
         self.view_buffers = []
@@ -177,6 +178,7 @@ cdef class RecordColumns:
             self.end_timestamp = end_timestamp
         self.include_control = include_control
         self.as_views = binary_view
+        self.in_millis = in_millis
         self.copy_key = self.want_key and not binary_view
         self.copy_value = self.want_value and not binary_view
         self.is_special = (self.want_headers or self.as_views or self.has_end_timestamp
@@ -488,7 +490,7 @@ cdef class RecordColumns:
         # Local copies of fields that every record needs: the compiler keeps them in registers.
         cdef int64_t start_offset = self.start_offset, end_offset = self.end_offset
         cdef bint copy_key = self.copy_key, copy_value = self.copy_value
-        cdef bint is_special = self.is_special
+        cdef bint is_special = self.is_special, in_millis = self.in_millis
         cdef bint in_room = self._lies_in_room(records, size)
         cdef uint8_t* key_to
         cdef uint8_t* value_to
@@ -557,7 +559,9 @@ cdef class RecordColumns:
                     add_null(&self.value.nulls, row)
                 value_places[row + 1] = <int32_t> (value_to - value_bytes)
             offsets[row] = record.offset
-            if fits_micros(record.timestamp):
+            if in_millis:
+                timestamps[row] = record.timestamp
+            elif fits_micros(record.timestamp):
                 timestamps[row] = record.timestamp * 1000
             else:
                 timestamps[row] = 0
@@ -682,9 +686,9 @@ cdef class RecordColumns:
 
         The buffers have Arrow's layout. `key`, `value`: (nulls, validity, offsets, bytes), or
         (nulls, validity, views, list of the buffers they refer to); `timestamp`: (nulls, validity,
-        int64 microseconds); `headers`: (nulls, validity, offsets, count of names, names, values),
-        the last two like `key`; `is_transactional`, `is_control`: one byte per row; others:
-        integers of their column's width. `validity` is None if nothing is null.
+        int64 microseconds, or ms); `headers`: (nulls, validity, offsets, count of names, names,
+        values), the last two like `key`; `is_transactional`, `is_control`: one byte per row;
+        others: integers of their column's width. `validity` is None if nothing is null.
         """
         cdef Py_ssize_t rows = self.rows
         cdef dict taken = {}

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkastore.formats.records.record_cursor cimport RecordView
+from kafkastore.formats.records.record_cursor cimport HeaderView, RecordView
 
 
 cdef struct BinaryRows:
@@ -90,3 +90,6 @@ cdef inline int64_t bytes_of_all(RecordRows rows) noexcept nogil:
     """About what all rows take when they are written, headers apart."""
     return (payload_of_all(&rows.key, rows.rows) + payload_of_all(&rows.value, rows.rows)
             + 16 * rows.rows)
+
+
+cdef bint find_header(RecordRows rows, int32_t i, HeaderView* header) noexcept nogil

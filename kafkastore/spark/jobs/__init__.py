@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from kafkastore.spark.jobs.changing import migrate, reindex
+from kafkastore.spark.jobs.latest import latest_records
 from kafkastore.spark.jobs.records import records_to_parquet
 from kafkastore.spark.jobs.tables import (
     best_replicas,
@@ -32,6 +33,7 @@ __all__ = [
     "inventory",
     "lag",
     "latency",
+    "latest_records",
     "list_logs",
     "migrate",
     "predict_start",

@@ -79,7 +79,7 @@ def records_to_parquet(
     """
     store = open_store(listed(path))
     # Spark's working directory may differ from this process's.
-    sources, folder = [_absolute(each) for each in listed(path)], _absolute(out)
+    sources, folder = [absolute(each) for each in listed(path)], absolute(out)
     for log_dir in store.log_dirs:
         _check_outside(folder, log_dir.path)
     if not overwrite and os.path.lexists(folder):
@@ -154,7 +154,7 @@ def _reach(copies: Copies) -> PartitionInventory:
     return InventoryJob().run(copies)._replace(segments=(), samples=())
 
 
-def _absolute(path: AnyPath) -> str:
+def absolute(path: AnyPath) -> str:
     """Return a path as absolute; a URL unchanged."""
     text = path if is_url(path) else str(to_path(path))
     return text if is_url(text) else os.path.abspath(text)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -23,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from kafkastore.spark.by_value import SentByValue
 from kafkastore.spark.source.filters import Limits, accept_far_times
 from kafkastore.spark.source.options import (
     RECORDS,
@@ -93,7 +93,7 @@ class KafkaStoreDataSource(DataSource):
         return KafkaStoreStreamReader(self.options, schema)
 
 
-class RecordsReader(DataSourceReader):
+class RecordsReader(SentByValue, DataSourceReader):
     """Plans a read of `columns`, and executes it in tasks."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
@@ -145,8 +145,3 @@ class _TakesFilters:
         """Use the filters, and return all of them, so that Spark applies them again."""
         self._limits.add(filters)
         return filters
-
-
-def register(spark: SparkSession) -> None:
-    """Register the format ``kafkastore``; see `kafkastore.spark.register`."""
-    spark.dataSource.register(KafkaStoreDataSource)

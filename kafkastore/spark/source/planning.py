@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.errors import CorruptionError
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.range_scan import first_offset_since
 from kafkastore.log.timestamp_warnings import find_timestamp_warning
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.segment.log_segment import LogSegment
@@ -239,7 +239,7 @@ def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tupl
     """Yield ranges of offsets that together contain every record at or after a time."""
     begun = None
     for segment in log.segments_between(start, end):
-        first = _first_since(segment, since, start)
+        first = first_offset_since(segment, since, start)
         if begun is not None and (first is None or _is_far(segment, first)):
             yield begun, segment.base_offset
             begun = None
@@ -247,24 +247,6 @@ def _since(log: PartitionLog, start: int, end: int, since: int) -> Iterator[tupl
             begun = first
     if begun is not None:
         yield begun, end
-
-
-def _first_since(segment: LogSegment, since: int, start: int) -> int | None:
-    """Return a segment's first offset to read; None if no record reaches the time.
-
-    Without a trusted index a task reads the whole segment.
-    """
-    everything = max(segment.base_offset, start)
-    try:
-        largest = segment.largest_timestamp_by_index
-        if largest is None:
-            return everything
-        if largest < since:
-            return None
-        found = segment.find_offset_by_timestamp(since, start, "trust")
-    except CorruptionError:
-        return everything  # the task that reads it reports the error
-    return None if found is None else found.offset
 
 
 def _is_far(segment: LogSegment, offset: int) -> bool:

@@ -91,6 +91,7 @@ def _read(
             on_corrupt=options.on_corrupt,
             skipped=skipped.found,
             known_end_offset=each.known_end_offset if is_known else None,
+            threads=1,  # each task has one core
         )
         for batch in batches:
             skipped.report()  # before the rows: the caller may stop after them

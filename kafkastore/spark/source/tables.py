@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.spark.by_value import SentByValue
 from kafkastore.spark.source.options import OptionError, OptionProblem, ReadOptions
 from kafkastore.spark.source.planning import chosen
 from kafkastore.spark.source.short_errors import short_errors
@@ -138,7 +139,7 @@ def table_schema(table: str, columns: Sequence[str] | None = None) -> StructType
     return from_arrow_schema(pa.schema([field for field in known if field.name in chosen]))
 
 
-class TableReader(DataSourceReader):
+class TableReader(SentByValue, DataSourceReader):
     """Plans a table's read, and executes it in tasks; yields `columns`, in order."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:

@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from kafkastore.caching import cached_property
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.spark.by_value import SentByValue
 from kafkastore.spark.source.data_loss import Loss, LossKind
 from kafkastore.spark.source.option_values import contradiction, must_be
 from kafkastore.spark.source.options import (
@@ -106,7 +107,7 @@ def _seconds(text: str) -> float:
     return float(int(match[1]) * unit)
 
 
-class KafkaStoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaStoreStreamReader(SentByValue, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Finds new records, plans the read, and reads them in tasks."""
 
     def __init__(self, given: Mapping[str, str], schema: StructType) -> None:

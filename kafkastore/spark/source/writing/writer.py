@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from kafkastore.errors import ChangeRefusedError, RefusalReason
+from kafkastore.spark.by_value import SentByValue
 from kafkastore.spark.source.writing.buffered_rows import WaitingRows
 from kafkastore.spark.source.writing.merged_logs import StagedLog
 from kafkastore.spark.source.writing.staged_logs import StagedJob, begin_job
@@ -30,7 +31,7 @@ from kafkastore.spark.source.writing.write_options import (
 from kafkastore.writing.cluster_topics import find_topics
 
 
-class LogsWriter(DataSourceArrowWriter):
+class LogsWriter(SentByValue, DataSourceArrowWriter):
     """Writes a frame as a log directory."""
 
     def __init__(self, options: WriteOptions, job: StagedJob) -> None:

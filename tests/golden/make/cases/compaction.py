@@ -1,7 +1,9 @@
 """Cases about cleaned logs."""
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Iterator
 
 from ..case_context import CaseContext
 from ..records import Produced
@@ -29,16 +31,12 @@ def _save_with_cleaner_log(context: CaseContext) -> None:
     context.save()
 
 
-@case()
-def compacted(context: CaseContext) -> None:
-    """A cleaned log with gaps and tombstones, uncompressed and compressed."""
-    context.start(EAGER_CLEANER)
-    config = ALWAYS_DIRTY | _SOON_DELETED
-    if context.since(0, 10, 1):
-        config["min.compaction.lag.ms"] = 0
-    context.create_topic("compacted", 2, config, segment_bytes=1500)
-    rng, timestamp = context.rng, context.first_timestamp
+def produced_turns(
+    rng: random.Random, timestamp: int
+) -> Iterator[list[tuple[int, str, list[list[Produced]]]]]:
+    """Yield what is produced between two cleanings: partition, codec, batches."""
     for turn in range(4):
+        produced = []
         for partition, codec in ((0, "none"), (1, "gzip")):
             batches = []
             for _ in range(12):
@@ -49,6 +47,20 @@ def compacted(context: CaseContext) -> None:
                     value = None if rng.random() < 0.15 else b"v%d " % timestamp * 5
                     batch.append(Produced(timestamp, key, value))
                 batches.append(batch)
+            produced.append((partition, codec, batches))
+        yield produced
+
+
+@case()
+def compacted(context: CaseContext) -> None:
+    """A cleaned log with gaps and tombstones, uncompressed and compressed."""
+    context.start(EAGER_CLEANER)
+    config = ALWAYS_DIRTY | _SOON_DELETED
+    if context.since(0, 10, 1):
+        config["min.compaction.lag.ms"] = 0
+    context.create_topic("compacted", 2, config, segment_bytes=1500)
+    for turn in produced_turns(context.rng, context.first_timestamp):
+        for partition, codec, batches in turn:
             context.produce("compacted", batches, partition, codec=codec)
         time.sleep(1.2)
     context.extra["compaction_seen"] = context.wait_until_still("compacted-0", CLEANED)

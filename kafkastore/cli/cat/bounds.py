@@ -1,0 +1,20 @@
+"""The records that ``kafkastore cat`` was asked for."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkastore.log.isolation import Isolation
+    from kafkastore.segment.index_trust import Indexes
+
+
+class Bounds(NamedTuple):
+    """The requested records; starts inclusive, ends exclusive, None means unbounded."""
+
+    start_offset: int | None
+    end_offset: int | None
+    start_timestamp: int | None
+    end_timestamp: int | None
+    limit: int | None
+    isolation: Isolation
+    indexes: Indexes

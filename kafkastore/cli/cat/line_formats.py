@@ -1,0 +1,144 @@
+"""The text formats of ``kafkastore cat``, as the parts of a line."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from kafkastore.cli.cat.record_lines import Field, RecordLines
+from kafkastore.cli.output.control_characters import escape_control_characters
+from kafkastore.formats.records.record_columns import HEADERS_COLUMN
+from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.time_text import format_time
+
+if TYPE_CHECKING:
+    from pyarrow import Array, RecordBatch
+
+    from kafkastore.store.partition_log import PartitionLog
+
+Parts = tuple[bytes | Field, ...]
+
+#: Columns that a field needs beyond offset and timestamp.
+_COLUMN_BY_FIELD = {
+    **dict.fromkeys((Field.JSON_KEY, Field.CSV_KEY, Field.LINE_KEY, Field.RAW_KEY,
+                     Field.KEY_LENGTH), "key"),
+    **dict.fromkeys((Field.JSON_VALUE, Field.CSV_VALUE, Field.LINE_VALUE, Field.RAW_VALUE,
+                     Field.VALUE_LENGTH, Field.VALUE_LENGTH_BYTES), "value"),
+    **dict.fromkeys((Field.JSON_HEADERS, Field.CSV_HEADERS, Field.LINE_HEADERS,
+                     Field.RAW_HEADERS), HEADERS_COLUMN),
+    **dict.fromkeys((Field.JSON_EPOCH, Field.CSV_EPOCH), "leader_epoch"),
+    Field.TIMESTAMP_TYPE: "timestampType",
+}  # fmt: skip
+
+
+class LineFormat(NamedTuple):
+    """A text format: the parts of a partition's lines, and a `head` before all."""
+
+    parts_of: Callable[[TopicPartition], Parts]
+    columns: tuple[str, ...]
+    head: bytes = b""
+    zone: tzinfo | None = None
+    for_terminal: bool = False
+
+
+def json_format(*, headers: bool, for_terminal: bool = False) -> LineFormat:
+    """Return the format of ``--json``."""
+
+    def parts_of(which: TopicPartition) -> Parts:
+        end: Parts = (b', "headers": ', Field.JSON_HEADERS) if headers else ()
+        return (
+            b'{"topic": ', Field.JSON_TOPIC, b', "partition": %d, "offset": ' % which.partition,
+            Field.OFFSET, b', "timestamp": ', Field.TIMESTAMP, b', "timestamp_type": "',
+            Field.TIMESTAMP_TYPE, b'", "leader_epoch": ', Field.JSON_EPOCH, b", ",
+            Field.JSON_KEY, b", ", Field.JSON_VALUE, *end, b"}\n",
+        )  # fmt: skip
+
+    return _line_format(parts_of, for_terminal=for_terminal)
+
+
+def text_format(*, headers: bool, zone: tzinfo | None) -> LineFormat:
+    """Return the format of lines for people: fields separated by tabs."""
+
+    def parts_of(which: TopicPartition) -> Parts:
+        name = escape_control_characters(str(which)).encode("utf-8", "backslashreplace")
+        end: Parts = (b"\t", Field.LINE_HEADERS) if headers else ()
+        return (
+            name + b"\t", Field.OFFSET, b"\t", Field.TIME, b"\t", Field.LINE_KEY, b"\t",
+            Field.LINE_VALUE, *end, b"\n",
+        )  # fmt: skip
+
+    return _line_format(parts_of, zone=zone)
+
+
+def _line_format(parts_of: Callable[[TopicPartition], Parts], **options: Any) -> LineFormat:
+    """Return a format with the columns that its fields need."""
+    fields = [part for part in parts_of(TopicPartition("", 0)) if not isinstance(part, bytes)]
+    needed = {_COLUMN_BY_FIELD[field] for field in fields if field in _COLUMN_BY_FIELD}
+    return LineFormat(parts_of, ("offset", "timestamp", *sorted(needed)), **options)
+
+
+class LineWriter:
+    """Writes records as lines; `write` takes the bytes."""
+
+    def __init__(self, write: Callable[[bytes], object], form: LineFormat) -> None:
+        self._write, self._form = write, form
+        self.reading: dict[str, Any] = {"columns": form.columns, "exact": True}
+        self._lines: tuple[TopicPartition, RecordLines] | None = None
+        if form.head:
+            write(form.head)
+
+    def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
+        """Write rows with the columns of the format, of types without loss."""
+        which = log.topic_partition
+        if self._lines is None or self._lines[0] != which:
+            topic = which.topic.encode("utf-8", "surrogateescape")
+            parts = self._form.parts_of(which)
+            made = RecordLines(self._write, parts, topic, self._form.for_terminal)
+            self._lines = which, made
+        first = batch.column(0).offset
+        columns = _columns_of(batch)
+        numbers: dict[str, Any] = {
+            name: np.frombuffer(batch[column].buffers()[1], np.int32)
+            for name, column in (("types", "timestampType"), ("epochs", "leader_epoch"))
+            if column in self._form.columns
+        }
+        if self._form.zone is not None:
+            numbers["times"] = _times(columns["timestamp"], self._form.zone)
+        self._lines[1].write_rows(first + batch.num_rows, columns, first, **numbers)
+
+
+def _times(timestamps: Any, zone: tzinfo) -> tuple[bytes, Any]:
+    """Return the texts of timestamps in a time zone, and where each ends."""
+    texts = [
+        format_time(each, zone).encode() for each in np.frombuffer(timestamps, np.int64).tolist()
+    ]
+    return b"".join(texts), np.cumsum(list(map(len, texts)), dtype=np.int32)
+
+
+def _columns_of(batch: RecordBatch) -> dict[str, Any]:
+    """Return the buffers of a batch, as `record_rows.RecordRows` takes them."""
+    columns: dict[str, Any] = {
+        name: batch[name].buffers()[1] for name in ("offset", "timestamp")
+    }
+    for name in ("key", "value"):
+        columns[name] = _binary(batch[name]) if name in batch.schema.names else _nulls(batch)
+    if HEADERS_COLUMN in batch.schema.names:
+        headers = batch[HEADERS_COLUMN]
+        pairs = headers.values
+        columns[HEADERS_COLUMN] = (
+            headers.null_count, *headers.buffers()[:2], len(pairs),
+            _binary(pairs.field("key")), _binary(pairs.field("value")),
+        )  # fmt: skip
+    return columns
+
+
+def _binary(array: Array) -> tuple[Any, ...]:
+    return array.null_count, *array.buffers()
+
+
+def _nulls(batch: RecordBatch) -> tuple[Any, ...]:
+    """Return a column of a batch's length whose values are all null."""
+    rows = batch.column(0).offset + batch.num_rows
+    return rows, bytes((rows + 7) // 8), bytes(4 * (rows + 1)), b""

@@ -1,0 +1,27 @@
+from _typeshed import ReadableBuffer
+
+def hash_of_key(key: ReadableBuffer, secret: ReadableBuffer) -> bytes: ...
+
+class LatestOffsets:
+    count: int
+    end_place: int
+    def __init__(
+        self, *, across_partitions: bool = False, secret: ReadableBuffer | None = None
+    ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+    def add(
+        self,
+        rows: int,
+        keys: tuple[int, ReadableBuffer | None, ReadableBuffer, ReadableBuffer | None],
+        offsets: ReadableBuffer,
+        timestamps: ReadableBuffer | None = None,
+        shift: int = 0,
+    ) -> None: ...
+    def find_latest(
+        self,
+        rows: int,
+        keys: tuple[int, ReadableBuffer | None, ReadableBuffer, ReadableBuffer | None],
+        offsets: ReadableBuffer,
+        shift: int = 0,
+    ) -> bytearray: ...
