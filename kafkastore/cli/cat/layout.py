@@ -36,7 +36,7 @@ _FORM_BY_SUFFIX = {
 _KCAT_OFFSET = re.compile(r"beginning|end|stored|-?[0-9]+|[se]@[0-9]+")
 
 
-class Layout(NamedTuple):
+class OutputLayout(NamedTuple):
     """A format, and what it shows; `template` is that of ``-f``."""
 
     form: str
@@ -92,7 +92,7 @@ def choose_layout(
     as_json: bool,
     headers: bool,
     zone: tzinfo | None,
-) -> Layout:
+) -> OutputLayout:
     """Return the format that the options request, or raise `click.UsageError`."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} cannot be combined")
@@ -107,7 +107,7 @@ def choose_layout(
         fields_of(output)
     suffix = "" if output is None else output.suffix.lower()
     chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
-    layout = Layout("text" if template is not None else chosen, template, headers, zone)
+    layout = OutputLayout("text" if template is not None else chosen, template, headers, zone)
     is_shown = (output is None or is_stdout(output)) and sys.stdout.isatty()
     if layout.form in COLUMN_FORMS and is_shown:
         raise click.UsageError(f"--format {chosen} is not for terminals: give -o FILE, or a pipe")
