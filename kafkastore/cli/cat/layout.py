@@ -36,7 +36,7 @@ _FORM_BY_SUFFIX = {
 _KCAT_OFFSET = re.compile(r"beginning|end|stored|-?[0-9]+|[se]@[0-9]+")
 
 
-class Layout(NamedTuple):
+class OutputLayout(NamedTuple):
     """A format, and what it shows; `template` is that of ``-f``."""
 
     form: str
@@ -94,7 +94,7 @@ def choose_layout(
     headers: bool,
     zone: tzinfo | None,
     threads: int,
-) -> Layout:
+) -> OutputLayout:
     """Return the format that the options request, or raise `click.UsageError`."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"--json and --format {form} cannot be combined")
@@ -110,7 +110,7 @@ def choose_layout(
     suffix = "" if output is None else output.suffix.lower()
     chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
     shown = "text" if template is not None else chosen
-    layout = Layout(shown, template, headers, zone, threads)
+    layout = OutputLayout(shown, template, headers, zone, threads)
     is_shown = (output is None or is_stdout(output)) and sys.stdout.isatty()
     if layout.form in COLUMN_FORMS and is_shown:
         raise click.UsageError(f"--format {chosen} is not for terminals: give -o FILE, or a pipe")
