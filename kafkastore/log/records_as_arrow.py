@@ -448,6 +448,13 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
     return pa.Array.from_buffers(kind, rows, wrapped, nulls)
 
 
+def as_text(values: pa.Array) -> pa.Array:
+    """Return an array of bytes, not a slice of one, as strings: see `_text`."""
+    validity, places, content = values.buffers()
+    content = b"" if content is None else content
+    return _text(len(values), (values.null_count, validity, places, content))
+
+
 def _text(
     rows: int, parts: tuple[int, Any, Any, Any], kind: pa.DataType = _STRING
 ) -> pa.Array:
