@@ -62,7 +62,8 @@ def test_the_python_example_prints_what_its_comments_say(old_logs: Path) -> None
     before = files_of(old_logs)
     printed = run_python(block.text, old_logs.parents[1]).splitlines()
     answers = ["35 1500000030813", "None", "0 chosen-by-modification-time", "80"]
-    assert printed == ["0 80", *answers, "35 b'k1'", "36 b'k1'", "40"]
+    tables = ["40", "[(80,)]", "[('up', 20), ('up-compressed', 20)]"]
+    assert printed == ["0 80", *answers, "35 b'k1'", "36 b'k1'", *tables]
     for line in printed:
         assert f"# {line}" in block.text or f", {line}" in block.text
     assert files_of(old_logs) == before
