@@ -1,4 +1,4 @@
-"""Log directories as lazy Polars frames, of which only what a query needs is read.
+"""Log directories as lazy Polars frames that read only what a query needs.
 
 Needs the extra ``polars``. Polars passes a query's columns, filters and limit to `_Source`. Filters
 on topic and partition choose partitions, those on offset and timestamp bound the read; Polars then
@@ -177,7 +177,7 @@ def _conjuncts(node: Any) -> Iterator[Any]:
 
 
 def _is_of_one_row(node: Any) -> bool:
-    """Return whether a condition is made of known parts, none of which sees other rows."""
+    """Return whether a condition has known parts only, which see no other row."""
     match node:
         case {"Column": _}:
             return True

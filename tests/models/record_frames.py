@@ -10,7 +10,7 @@ import pyarrow as pa
 from models.log_directory import Log
 
 import kafkastore
-from kafkastore import LogStore
+from kafkastore import LogStore, PartitionLog
 
 #: The timestamp of the first record of `write_numbered`.
 START = 1_500_000_000_000
@@ -30,8 +30,8 @@ def write_logs(root: Path, logs: dict[str, Log]) -> Path:
     return root
 
 
-def rows_of(store: LogStore) -> list[tuple[Any, ...]]:
-    """The records of a store as rows, timestamps as microseconds."""
+def rows_of(store: Iterable[PartitionLog]) -> list[tuple[Any, ...]]:
+    """The records of a store or of some logs as rows, timestamps as microseconds."""
     return [
         (
             record.key, record.value, log.topic, log.partition, record.offset,
