@@ -12,8 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-import polars as pl
-from polars.io.plugins import register_io_source
+try:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"Polars is not installed (no module {missing.name}): pip install 'kafkastore[polars]'",
+        name=missing.name,
+    ) from missing
 
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.records_as_arrow import ScanArguments

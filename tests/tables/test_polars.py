@@ -1,6 +1,8 @@
 """`kafkastore.polars.scan`: rows as of a frame in memory, and few bytes read."""
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -215,6 +217,13 @@ def test_a_log_that_grows_is_read_anew_by_each_query(tmp_path: Path) -> None:
         assert len(frame.collect()) == 1
         writer.append_records([record])
         assert len(frame.collect()) == 2
+
+
+def test_without_polars_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['polars'] = None; import kafkastore.polars"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "pip install 'kafkastore[polars]'" in ran.stderr
 
 
 def test_errors_are_kafkastore_s_own(store: LogStore, tmp_path: Path) -> None:
