@@ -4,17 +4,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from kafkastore.cli.cat.record_filter import RecordFilter
     from kafkastore.log.isolation import Isolation
     from kafkastore.segment.index_trust import Indexes
 
 
 class Bounds(NamedTuple):
-    """The requested records; starts inclusive, ends exclusive, None means unbounded."""
+    """The requested records; starts inclusive, ends exclusive, None means unbounded.
+
+    `tail` is the number of last records of each partition, `limit` that of all.
+    """
 
     start_offset: int | None
     end_offset: int | None
     start_timestamp: int | None
     end_timestamp: int | None
+    tail: int | None
     limit: int | None
     isolation: Isolation
     indexes: Indexes
+    records: RecordFilter

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kafkastore.cli.cat.parquet_parts import PartsWriter
 from kafkastore.cli.output.output_file import open_columns_writer
-from kafkastore.formats.records.record_columns import BATCH_ROWS
+from kafkastore.formats.records.record_columns import BATCH_ROWS, HEADERS_COLUMN, KAFKA_COLUMNS
 from kafkastore.log.parallel_map import ParallelMap
 
 if TYPE_CHECKING:
@@ -27,21 +27,28 @@ class ColumnWriter:
     def __init__(self, file: BinaryIO, form: str, *, headers: bool, threads: int = 1) -> None:
         from kafkastore.log import records_as_arrow
 
-        columns = records_as_arrow.schema(include_headers=headers)
-        is_parquet = form == "parquet"
+        self.columns, self.reading = self.reading_of(form, headers=headers)
+        columns = records_as_arrow.schema(self.columns)
+        self._file = file
         self._writer = (
             _RowGroups(file, columns, threads)
-            if is_parquet
+            if form == "parquet"
             else open_columns_writer(file, form, columns)
         )
-        self.reading: dict[str, Any] = {
-            "include_headers": headers,
-            "batch_rows": _ROW_GROUP_ROWS if is_parquet else BATCH_ROWS,
-        }
+
+    @staticmethod
+    def reading_of(form: str, *, headers: bool) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Return the columns of a format, and how to read them."""
+        columns = (*KAFKA_COLUMNS, HEADERS_COLUMN) if headers else KAFKA_COLUMNS
+        return columns, {"batch_rows": _ROW_GROUP_ROWS if form == "parquet" else BATCH_ROWS}
 
     def write_batch(self, _: PartitionLog, batch: RecordBatch) -> None:
         """Write a batch, for Parquet together with others as one row group."""
         self._writer.write_batch(batch)
+
+    def flush(self) -> None:
+        """Hand over what was written to the system."""
+        self._file.flush()
 
     def close(self) -> None:
         """Complete the file."""
