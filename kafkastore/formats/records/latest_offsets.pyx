@@ -193,8 +193,9 @@ cdef class LatestOffsets:
             slot += 1
         return slot
 
-    cdef TableOutcome _hash_ahead(self, const Keys* given, Py_ssize_t row, Py_ssize_t end,
-                             SipHash* hashes, bint* has_key) noexcept nogil:
+    cdef TableOutcome _hash_ahead(
+        self, const Keys* given, Py_ssize_t row, Py_ssize_t end, SipHash* hashes, bint* has_key
+    ) noexcept nogil:
         """Hash the keys of some rows, and let the processor fetch their slots."""
         cdef const uint8_t* at
         cdef int32_t size = 0
@@ -233,8 +234,9 @@ cdef class LatestOffsets:
             row = end
         return DONE
 
-    cdef TableOutcome _find_latest(self, const Keys* given, Py_ssize_t rows, int64_t shift,
-                              uint8_t* found) noexcept nogil:
+    cdef TableOutcome _find_latest(
+        self, const Keys* given, Py_ssize_t rows, int64_t shift, uint8_t* found
+    ) noexcept nogil:
         cdef SipHash[AHEAD] hashes
         cdef bint[AHEAD] has_key
         cdef TableOutcome outcome
