@@ -166,6 +166,13 @@ class LogStore(ArrowExport):
         shown = ", ".join([*paths[:_SHOWN_PATHS], *more])
         return f"LogStore({shown}, topics={len(self.topics)}, partitions={len(self.partitions)})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: topics or partitions, and the first records of one."""
+        from kafkastore.store.notebook_view import show_partitions
+
+        shown = ", ".join(map(str, self.paths[:_SHOWN_PATHS]))
+        return show_partitions(shown, [*self.partitions], lambda each: next(self.logs_of([each])))
+
     @property
     def paths(self) -> list[Path]:
         """The paths it was opened from: log directories, then partition directories."""

@@ -14,13 +14,12 @@ from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import Record, RecordBatch
 from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
-from kafkastore.log.batch_reading import read_batches
+from kafkastore.log.batch_reading import read_batches, read_records
 from kafkastore.log.bounds import HighWatermark, LogBounds, find_bounds, find_last_stable
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
-from kafkastore.log.record_reading import read_records
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
@@ -196,6 +195,12 @@ class PartitionLog(LogView, ArrowExport):
         shown = [f"{name}={value}" for name, value in known.items() if value is not None]
         return f"{type(self).__name__}({', '.join([repr(str(self.path)), *shown])})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: offsets, size and the first records."""
+        from kafkastore.store.notebook_view import show_log
+
+        return show_log(self)
+
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
@@ -327,7 +332,7 @@ class PartitionLog(LogView, ArrowExport):
         ...     print(batch.num_rows, batch["value"][0])
         >>> frame = texts.to_pandas()                                    # doctest: +SKIP
         >>> frame["value"].map(json.loads)                               # doctest: +SKIP
-        >>> polars.from_arrow(texts)["value"].str.json_decode()          # doctest: +SKIP
+        >>> polars.DataFrame(texts)["value"].str.json_path_match("$.id")  # doctest: +SKIP
         >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
         """
         # Importing pyarrow takes longer than a lookup.

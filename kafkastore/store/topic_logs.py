@@ -62,6 +62,14 @@ class TopicLogs(ArrowExport):
     def __repr__(self) -> str:
         return f"TopicLogs({self.name!r}, partitions={len(self)})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the partitions, and the first records of one."""
+        from kafkastore.store.notebook_view import show_partitions
+
+        return show_partitions(
+            self.name, self.topic_partitions, lambda each: next(self.store.logs_of([each]))
+        )
+
     @property
     def partitions(self) -> tuple[int, ...]:
         """The numbers of the partitions in the store, sorted."""
