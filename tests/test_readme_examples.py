@@ -124,6 +124,10 @@ def test_the_example_of_latest_values_prints_what_its_comments_say(tmp_path: Pat
     samples.unpack(tmp_path / "samples")
     printed = run_python(block.text, tmp_path).splitlines()
     assert printed == re.findall(r"# (\d.*)$", block.text, re.MULTILINE)
+    for block in blocks("console", LATEST):
+        for command in commands_of(block):
+            run_command(command, tmp_path)
+    assert (tmp_path / "up.parquet").is_file()
 
 
 def test_every_path_that_is_named_exists() -> None:
