@@ -14,9 +14,9 @@ from operator import attrgetter
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.records.record_batch import Record
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.log.batch_reading import read_records
 from kafkastore.log.log_dir import UnknownLogStartWarning
 from kafkastore.log.log_view import LogView
-from kafkastore.log.record_reading import read_records
 from kafkastore.log.time_text import format_time
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.shown_text import (

@@ -14,13 +14,12 @@ from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import Record, RecordBatch
 from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
-from kafkastore.log.batch_reading import read_batches
+from kafkastore.log.batch_reading import read_batches, read_records
 from kafkastore.log.bounds import HighWatermark, LogBounds, find_bounds, find_last_stable
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
-from kafkastore.log.record_reading import read_records
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice

@@ -86,7 +86,9 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize(("options", "matches"), FILTERS, ids=str)
+@pytest.mark.parametrize(
+    ("options", "matches"), FILTERS, ids=[" ".join(options) for options, _ in FILTERS]
+)
 def test_filters_choose_records_in_every_format(
     run: Run, root: Path, tmp_path: Path, options: list[str], matches: Any
 ) -> None:

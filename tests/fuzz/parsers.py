@@ -116,16 +116,9 @@ def read_decompression(data):
     if not data:
         return
     codec, magic = data[0] & 7, data[0] >> 3 & 3
-    used_again = decompression.Decompressor()
-    decompressed = {
-        bytes(
-            decompress(
-                codec, exactly(data[1:]), magic=magic, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
-            )
-        )
-        for decompress in (decompression.decompress, used_again.decompress, used_again.decompress)
-    }
-    (records,) = decompressed
+    records = decompression.decompress(
+        codec, exactly(data[1:]), magic=magic, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
+    )
     assert len(records) <= MAX_DECOMPRESSED_BYTES
 
 

@@ -11,7 +11,7 @@ from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.isolation import Isolation, reads_committed
-from kafkastore.spark.source.streaming.growing_logs import (
+from kafkastore.store.growing_logs import (
     LogNow,
     StableEnd,
     find_loss,
@@ -33,7 +33,7 @@ class FollowedLog:
         self._next_offset: int | None = None
 
     def new_range(self) -> tuple[int | None, int]:
-        """Return the offsets to read now: the start, None at first, and the end (exclusive).
+        """Return the start, at first None, and the end (exclusive) to read now.
 
         A note tells of records that were deleted before they were read, or have been replaced.
         """

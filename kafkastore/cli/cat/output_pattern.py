@@ -1,4 +1,4 @@
-"""Divide records among files by topic, partition and date: ``-o '{topic}/{date}.parquet'``."""
+"""Divide records among files by topic, partition and date."""
 from __future__ import annotations
 
 import re
@@ -29,7 +29,7 @@ UNDATED = "undated"
 
 
 def fields_of(output: Path) -> frozenset[str]:
-    """Return the fields in the name of an output; raise `click.UsageError` for unknown ones.
+    """Return the fields in the name of an output; raise for unknown ones.
 
     Without a known field the name is that of one file, whatever it contains.
     """

@@ -26,15 +26,18 @@ def read_batches(
     writer: RecordWriter,
     bounds: Bounds,
     limit: int | None,
+    threads: int,
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> Iterator[RecordBatch]:
-    """Yield a partition's records within the bounds, at most `limit`, in non-empty batches."""
+    """Yield a partition's records within the bounds, at most `limit`."""
     if limit == 0 or bounds.tail == 0:
         return
     if bounds.tail is not None:
         bounds = bounds._replace(start_offset=_tail_start(log, bounds, bounds.tail, on_corrupt))
-    options = {**writer.reading, "on_corrupt": on_corrupt, "skipped": skipped}
+    options = {
+        **writer.reading, "threads": threads, "on_corrupt": on_corrupt, "skipped": skipped,
+    }
     left = limit
     for batch in _matching(log, bounds, writer.columns, limit, options):
         yield batch if left is None else batch.slice(0, left)
@@ -100,7 +103,7 @@ def _tail_start(log: PartitionLog, bounds: Bounds, count: int, on_corrupt: OnCor
 def count_records(
     log: PartitionLog, bounds: Bounds, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
 ) -> Iterator[int]:
-    """Yield numbers of records within the bounds, up to the first that cannot be read.
+    """Yield numbers of records within the bounds, up to the first unreadable one.
 
     If every record of a range counts, headers say how many there are.
     """

@@ -86,7 +86,7 @@ def _pattern(option: str, text: str | None) -> re.Pattern[bytes] | None:
 
 
 def _search(column: Array, pattern: re.Pattern[bytes], keeps: NDArray[np.bool_]) -> None:
-    """Clear what is true for values in which the pattern is not found; null never matches."""
+    """Clear what is true for values without a match; null never matches."""
     _, offsets, content = column.buffers()
     ends = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1].tolist()
     values = memoryview(b"" if content is None else content)

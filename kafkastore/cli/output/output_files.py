@@ -45,7 +45,7 @@ class OutputFiles:
             self._discard()
 
     def create(self, path: Path) -> OutputPart:
-        """Create a file, and its directories; raise ChangeRefusedError for one in the store."""
+        """Create a file and its directories; raise ChangeRefusedError in the store."""
         check_outside(path, self._store)
         for directory in reversed(path.parents):
             if not directory.exists():

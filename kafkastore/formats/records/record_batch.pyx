@@ -95,8 +95,7 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
     return memoryview(batch)[at:at + size]
 
 
-cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit,
-                       decompress=decompress):
+cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit):
     """Return the bytes of a whole batch's records, decompressed if needed."""
     cdef int codec = header.attributes & CODEC_MASK
     if codec == 0:
