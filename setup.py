@@ -16,6 +16,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.records.batch_header",
     "kafkastore.formats.records.record_batch",
     "kafkastore.formats.records.arrow_memory",
+    "kafkastore.formats.records.decoders",
     "kafkastore.formats.records.record_columns",
     "kafkastore.formats.records.record_rows",
     "kafkastore.formats.records.latest_offsets",
@@ -31,6 +32,14 @@ CYTHON_MODULES = [
     "kafkastore.segment.timestamp_search",
     "kafkastore.segment.segment_summary",
 ]
+
+# The codecs' own C sources, compiled into the module that calls them.
+VENDOR = "kafkastore/formats/records/vendor"
+C_SOURCES = {
+    "kafkastore.formats.records.decoders": [f"{VENDOR}/lz4.c", f"{VENDOR}/zstddeclib.c"],
+}
+# Their functions stay within the module: other libraries of a process have the same names.
+HIDDEN = [("LZ4LIB_VISIBILITY", ""), ("ZSTDLIB_VISIBLE", ""), ("ZSTDERRORLIB_VISIBLE", "")]
 
 # Both kinds of index share its functions, with the kind as a constant. GCC compiles a function for
 # each constant only if it is inlined, and without this it considers the larger ones too large.
@@ -116,14 +125,20 @@ setup(
         [
             Extension(
                 module,
-                [module.replace(".", "/") + ".pyx"],
-                include_dirs=[numpy.get_include(), "kafkastore/formats/primitives"],
+                [module.replace(".", "/") + ".pyx", *C_SOURCES.get(module, [])],
+                include_dirs=[
+                    numpy.get_include(),
+                    "kafkastore/formats/primitives",
+                    "kafkastore/formats/records",
+                ],
                 define_macros=[
                     ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
                     *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
+                    *(HIDDEN if module in C_SOURCES else []),
                 ],
                 # Offsets from files may overflow: as Java's longs, they wrap around.
-                extra_compile_args=["-O3", "-g0", "-fwrapv", "-Wno-unused-function"],
+                extra_compile_args=["-O3", "-g0", "-fwrapv", "-Wno-unused-function",
+                                    "-fvisibility=hidden"],
             )
             for module in CYTHON_MODULES
         ],
@@ -135,6 +150,8 @@ setup(
             "cdivision": True,
             "initializedcheck": False,
             "embedsignature": True,
+            # docs/threads.md says what the modules share.
+            "freethreading_compatible": True,
         },
     ),
     options={

@@ -9,6 +9,7 @@ changed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -22,6 +23,7 @@ from kafkastore.migration.new_logs import NewLog, NewLogs, open_new_log_dir
 from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.inspection import raise_refusals
+from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import (
     NOT_EXECUTABLE,
     Content,
@@ -47,12 +49,13 @@ from kafkastore.formats.state.file_names import (
     parse_segment_file,
     snapshot_name,
 )
-from kafkastore.log.isolation import producers_at
+from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.log.isolation import newest_snapshot, without_producers
 from kafkastore.log.log_dir import LogDir
 from kafkastore.paths import refuse_remote
 from kafkastore.runner import Progress, Steps, in_threads
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, rebuild_indexes
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
@@ -79,9 +82,9 @@ def plan_restore(
 ) -> Plan:
     """Plan to put partitions into the empty logs of a stopped broker's new topics.
 
-    Segments, transaction indexes and the log start are taken from the source; offset and time
-    indexes are rebuilt, and messages of old formats become record batches. Of producers, only those
-    with an open transaction are kept, because their ids belong to others in the new cluster.
+    Segments and the log start are taken from the source; indexes are rebuilt, and messages of old
+    formats become record batches. Of producers, only those with an open transaction are kept,
+    because their ids belong to others in the new cluster.
     ``partition.metadata`` stays that of the new topic. Files get the owners of the new ones. A
     missing partition directory is created, with the topic id of the new topic, and with the owners
     and the mode of the directories next to it.
@@ -158,7 +161,8 @@ def plan_restore(
         except ChangeRefusedError as error:
             refusals.append(error)
     work = partial(
-        _restore_place, targets=targets, convert=convert, index_interval_bytes=index_interval_bytes
+        _restore_place, targets=targets, convert=convert, leader_epoch=leader_epoch,
+        index_interval_bytes=index_interval_bytes,
     )
     known = [place for place in places if place.topic_partition in targets]
     changes: list[FileChange] = []
@@ -187,6 +191,7 @@ def _restore_place(
     *,
     targets: Mapping[TopicPartition, NewLog],
     convert: Callable[[PartitionLog], ConvertedPartition],
+    leader_epoch: int,
     index_interval_bytes: int,
 ) -> _Restored | ChangeRefusedError:
     """Plan one partition, or say why it can't be restored."""
@@ -195,12 +200,8 @@ def _restore_place(
         converted = convert(log)
         for log_path, reason in converted.unconverted:
             path = os.path.join(place.path, os.path.basename(log_path))
-            raise ChangeRefusedError(
-                f"{path} can't be restored: {reason}; repair a copy first, with kafkastore repair",
-                RefusalReason.OTHER,
-                path,
-            )
-        files = _RestoredFiles(log, converted, index_interval_bytes)
+            raise _unrestorable(path, reason)
+        files = _RestoredFiles(log, converted, leader_epoch, index_interval_bytes)
         changes = list(_changes(files, targets[place.topic_partition]))
     except ChangeRefusedError as error:
         return error
@@ -242,54 +243,83 @@ class _RestoredFiles:
     """The files that a partition will have."""
 
     def __init__(
-        self, log: PartitionLog, converted: ConvertedPartition, index_interval_bytes: int
+        self,
+        log: PartitionLog,
+        converted: ConvertedPartition,
+        leader_epoch: int,
+        index_interval_bytes: int,
     ) -> None:
-        self.log = log
+        self.log, self.leader_epoch = log, leader_epoch
         self.index_interval_bytes = index_interval_bytes
         self.old = converted.old
         self.rewritten = {os.path.basename(each.path): each for each in converted.changes}
 
     def list(self) -> Iterator[_RestoredFile]:
         """Yield each segment's log, then what is made of it, then the other files."""
+        producers = self._producers_at_start()
         for segment in self.log.segments:
-            yield from self._log(segment)
-            yield from self._indexes(segment)
-            yield from self._copied(segment.log_path.with_suffix(TRANSACTION_INDEX_SUFFIX))
-        yield from self._open_transactions()
+            rebuilt = rebuild_indexes(
+                segment.log_path, segment.base_offset,
+                index_interval_bytes=self.index_interval_bytes, producers=producers,
+            )
+            yield from self._log(segment, rebuilt)
+            yield from self._indexes(segment, rebuilt)
+        yield from self._open_transactions(producers)
         if LEADER_EPOCH_CHECKPOINT in self.rewritten:
             yield self._planned(self.rewritten[LEADER_EPOCH_CHECKPOINT])
         else:
             yield from self._copied(self.log.path / LEADER_EPOCH_CHECKPOINT)
 
-    def _log(self, segment: LogSegment) -> Iterator[_RestoredFile]:
-        change = self.rewritten.get(segment.log_path.name)
-        if change is None:
-            yield from self._copied(segment.log_path)
-        elif change.after is not None and isinstance(change.content, Converted):
-            content = Copied(os.path.abspath(segment.log_path), change.content)
-            yield _RestoredFile(segment.log_path.name, change.after, content)
+    def _producers_at_start(self) -> ProducerState:
+        """Return the producers before the first segment, if a snapshot of there has them."""
+        start = self.log.segments[0].base_offset if self.log.segments else 0
+        offset, producers = newest_snapshot(self.log, start)
+        return producers if offset == start else without_producers()
 
-    def _indexes(self, segment: LogSegment) -> Iterator[_RestoredFile]:
+    def _log(self, segment: LogSegment, rebuilt: RebuiltIndexes) -> Iterator[_RestoredFile]:
+        """Yield a log: converted, as it is, or without bytes after its last batch.
+
+        The new broker was stopped, so it would keep those, and append after them.
+        """
+        path = segment.log_path
+        left = segment.size - rebuilt.valid_bytes
+        if rebuilt.reason is not None or (left and not segment.is_active):
+            reason = rebuilt.reason or f"it has {left} bytes after its last batch"
+            raise _unrestorable(path, reason)
+        change = self.rewritten.get(path.name)
+        if change is not None:
+            if change.after is not None and isinstance(change.content, Converted):
+                content = Copied(os.path.abspath(path), change.content)
+                yield _RestoredFile(path.name, change.after, content)
+        elif left:
+            batches = Converted(None, None, self.leader_epoch, is_only_epoch=True)
+            digest = hashlib.sha256()
+            for data in chunks_of(batches, path):
+                digest.update(data)
+            state = FileState.of_digest(rebuilt.valid_bytes, digest.hexdigest(), os.stat(path))
+            yield _RestoredFile(path.name, state, Copied(os.path.abspath(path), batches))
+        else:
+            yield from self._copied(path)
+
+    def _indexes(self, segment: LogSegment, rebuilt: RebuiltIndexes) -> Iterator[_RestoredFile]:
         """Yield the indexes that recovery would build."""
         has_old_formats = segment.log_path.name in self.old
-        rebuilt = None
-        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix, data in (
+            (OFFSET_INDEX_SUFFIX, rebuilt.offset_index), (TIME_INDEX_SUFFIX, rebuilt.time_index)
+        ):
             path = segment.log_path.with_suffix(suffix)
             if path.name in self.rewritten:
                 yield self._planned(self.rewritten[path.name])
             elif has_old_formats:  # the conversion found its bytes there
                 yield from self._copied(path)
             else:
-                rebuilt = rebuilt or rebuild_indexes(
-                    segment.log_path, segment.base_offset,
-                    index_interval_bytes=self.index_interval_bytes,
-                )
-                is_offset_index = suffix == OFFSET_INDEX_SUFFIX
-                data = rebuilt.offset_index if is_offset_index else rebuilt.time_index
-                state = FileState.of_bytes(data, os.stat(segment.log_path))
-                yield _RestoredFile(path.name, state, Rebuilt(self.index_interval_bytes))
+                content = Rebuilt(self.index_interval_bytes)
+                yield _RestoredFile(path.name, _state_of(data, segment), content)
+        if data := rebuilt.transaction_index:
+            name = segment.log_path.with_suffix(TRANSACTION_INDEX_SUFFIX).name
+            yield _RestoredFile(name, _state_of(data, segment), Inline(data))
 
-    def _open_transactions(self) -> Iterator[_RestoredFile]:
+    def _open_transactions(self, producers: ProducerState) -> Iterator[_RestoredFile]:
         """Yield the producer snapshot of the log end, of open transactions only.
 
         The new cluster gives the ids of other producers to new ones, and a broker that knows the
@@ -297,12 +327,12 @@ class _RestoredFiles:
         """
         end = self.log.log_end_offset
         if end > self.log.log_start_offset:
-            entries = producers_at(self.log, end).entries()
+            entries = producers.entries()
             entries = entries[entries["current_txn_first_offset"] >= 0]
             for name in ("last_sequence", "last_offset"):
                 entries[name] = _NONE
             data = producer_snapshot.pack(entries)
-            state = FileState.of_bytes(data, os.stat(self.log.segments[-1].log_path))
+            state = _state_of(data, self.log.segments[-1])
             yield _RestoredFile(snapshot_name(end), state, Inline(data))
 
     def _copied(self, path: Path) -> Iterator[_RestoredFile]:
@@ -316,6 +346,19 @@ class _RestoredFiles:
         assert change.after is not None  # a conversion removes nothing
         assert change.content is not None
         return _RestoredFile(os.path.basename(change.path), change.after, change.content)
+
+
+def _state_of(data: bytes, segment: LogSegment) -> FileState:
+    """Return the state of a file that is made of a segment's log."""
+    return FileState.of_bytes(data, os.stat(segment.log_path))
+
+
+def _unrestorable(path: str | os.PathLike[str], reason: str) -> ChangeRefusedError:
+    return ChangeRefusedError(
+        f"{path} can't be restored: {reason}; repair a copy first, with kafkastore repair",
+        RefusalReason.OTHER,
+        path,
+    )
 
 
 def _log_starts(target: LogDir, starts: Mapping[TopicPartition, int]) -> Iterator[FileChange]:

@@ -166,6 +166,13 @@ class LogStore(ArrowExport):
         shown = ", ".join([*paths[:_SHOWN_PATHS], *more])
         return f"LogStore({shown}, topics={len(self.topics)}, partitions={len(self.partitions)})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: topics or partitions, and the first records of one."""
+        from kafkastore.store.notebook_view import show_partitions
+
+        shown = ", ".join(map(str, self.paths[:_SHOWN_PATHS]))
+        return show_partitions(shown, [*self.partitions], lambda each: next(self.logs_of([each])))
+
     @property
     def paths(self) -> list[Path]:
         """The paths it was opened from: log directories, then partition directories."""
@@ -337,15 +344,22 @@ class LogStore(ArrowExport):
         """
         from kafkastore.store.log_table import table_of_partitions  # imports pyarrow
 
-        if topics is not None:
-            if partitions is not None:
-                raise ArgumentValueError("partitions", "None if topics are named", partitions)
-            named = [topics] if isinstance(topics, str) else topics
-            check_collection("topics", named)
-            partitions = [each for name in named for each in self.topic(name).topic_partitions]
+        chosen = self.chosen_of(topics, partitions)
         return table_of_partitions(
-            self.logs_of, self.chosen(partitions), columns, dictionary=dictionary, **options
+            self.logs_of, chosen, columns, dictionary=dictionary, **options
         )
+
+    def chosen_of(
+        self, topics: str | Iterable[str] | None, partitions: Iterable[AnyPartition] | None
+    ) -> list[TopicPartition]:
+        """Return the partitions of topics, or those named; see `to_arrow`."""
+        if topics is None:
+            return self.chosen(partitions)
+        if partitions is not None:
+            raise ArgumentValueError("partitions", "None if topics are named", partitions)
+        named = [topics] if isinstance(topics, str) else topics
+        check_collection("topics", named)
+        return self.chosen([each for name in named for each in self.topic(name).topic_partitions])
 
     def offsets_for_times(
         self,

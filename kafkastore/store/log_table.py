@@ -9,9 +9,9 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.log.latest_records import LatestArguments, read_latest
 from kafkastore.log.log_view import LogView
 from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_many
+from kafkastore.store.latest_records import LatestArguments, read_latest
 
 
 class LogTable:

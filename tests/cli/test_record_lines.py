@@ -27,13 +27,12 @@ from kafkastore.cli.cat.line_formats import (
     text_format,
 )
 from kafkastore.cli.dump.log import format_headers, json_record
-from kafkastore.cli.output.bytes_text import format_bytes
-from kafkastore.cli.output.control_characters import escape_control_characters
 from kafkastore.cli.output.json_lines import json_line
 from kafkastore.formats.records.record_batch import Record, TimestampType
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.records_as_arrow import schema
 from kafkastore.log.time_text import format_time
+from kafkastore.shown_text import escape_control_characters, format_bytes
 
 CHARACTERS = (
     "aZ \"\\'/,;=\t\n\r\b\f\0\x1b\x7f\x80\x9bäж€\ufffc\u2028\u202e\ufeff\ud7ff\ue000𝄞"

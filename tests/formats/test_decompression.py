@@ -26,7 +26,6 @@ from models.record_format import (
 from kafkastore import CorruptBatchError, UnsupportedFormatError
 from kafkastore.errors import DecompressedSizeError, DecompressionError
 from kafkastore.formats.records.decompression import (
-    Decompressor,
     decompress,
     with_right_header_checksum,
 )
@@ -103,19 +102,14 @@ def test_every_cut_is_an_error(codec, is_raw_snappy):
 @pytest.mark.parametrize("has_checksum", [False, True])
 def test_every_cut_of_a_zstd_frame_is_an_error(first, has_checksum):
     data = zstd(RECORDS + bytes(300_000), write_checksum=has_checksum)
-    reused = Decompressor()
     for size in range(1 if first else 0, len(data)):
-        for reader in (decompress, reused.decompress):
-            with pytest.raises(DecompressionError):
-                reader(ZSTD, first + data[:size], magic=2)
+        with pytest.raises(DecompressionError):
+            decompress(ZSTD, first + data[:size], magic=2)
 
 
-def test_zstd_frames_are_read_to_the_last_after_any_reads():
+def test_zstd_frames_are_read_to_the_last():
     frames = zstd(RECORDS, write_content_size=False) + zstd(b"more", write_content_size=False)
-    reused = Decompressor()
-    for _ in range(3):
-        assert reused.decompress(ZSTD, frames, magic=2) == RECORDS + b"more"
-        assert reused.decompress(ZSTD, zstd(bytes(200_000)), magic=2) == bytes(200_000)
+    assert decompress(ZSTD, frames, magic=2) == RECORDS + b"more"
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES[1:])

@@ -116,16 +116,9 @@ def read_decompression(data):
     if not data:
         return
     codec, magic = data[0] & 7, data[0] >> 3 & 3
-    used_again = decompression.Decompressor()
-    decompressed = {
-        bytes(
-            decompress(
-                codec, exactly(data[1:]), magic=magic, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
-            )
-        )
-        for decompress in (decompression.decompress, used_again.decompress, used_again.decompress)
-    }
-    (records,) = decompressed
+    records = decompression.decompress(
+        codec, exactly(data[1:]), magic=magic, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES
+    )
     assert len(records) <= MAX_DECOMPRESSED_BYTES
 
 
@@ -345,7 +338,7 @@ def read_latest_offsets(data):
     validity = None if parts[0] & 1 else exactly(parts[1:2])
     keys = 0, validity, exactly(parts[2 : 2 + 4 * (rows + 1)]), exactly(data[40:])
     offsets = exactly(np.arange(rows).view(np.uint8))
-    latest = latest_offsets.LatestOffsets()
+    latest = latest_offsets.LatestOffsets(bytes(16))
     try:
         latest.add(rows, keys, offsets)
     except ValueError:

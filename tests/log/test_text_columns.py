@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cli.examples import blocks_of, run_python
 from hypothesis import given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
@@ -13,6 +16,7 @@ from models.record_format import Batch, Row
 from models.refused import refused
 
 import kafkastore
+from kafkastore import samples
 
 VALUES = [b"plain", "grüße".encode(), b"", None, b"\xff\x00cut \xe2\x82", b'{"customer": 7}']
 
@@ -55,9 +59,17 @@ def test_other_encodings_are_refused(log):
             log.to_arrow(decode=wrong)
 
 
+def test_the_page_of_python_prints_what_its_comments_say(tmp_path):
+    samples.unpack(tmp_path / "samples")
+    (block,) = blocks_of(Path(__file__).parents[2] / "docs" / "python.md")
+    printed = run_python(block.text, tmp_path).splitlines()
+    comments = re.findall(r"# (\S.*)$", block.text, re.MULTILINE)
+    assert printed == [each for each in comments if not each.startswith("the same")]
+
+
 def test_json_is_parsed_where_it_is_used(log):
     frame = log.to_arrow(["value"], start_offset=5, decode="utf-8").to_pandas()
-    assert frame["value"].map(json.loads).tolist() == [{"customer": 7}]
+    assert frame["value"].map(json.loads).str["customer"].tolist() == [7]
 
 
 def test_the_records_of_a_log_are_iterated(log):

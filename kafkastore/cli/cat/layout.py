@@ -43,6 +43,7 @@ class OutputLayout(NamedTuple):
     template: str | None
     headers: bool
     zone: tzinfo | None
+    threads: int
 
     def line_format(self, *, is_terminal: bool) -> LineFormat:
         """Return the format of a line; raise `click.UsageError` for a wrong template."""
@@ -58,7 +59,7 @@ class OutputLayout(NamedTuple):
     def writer(self, file: BinaryIO) -> RecordWriter:
         """Return a writer to a file."""
         if self.form in COLUMN_FORMS:
-            return ColumnWriter(file, self.form, headers=self.headers)
+            return ColumnWriter(file, self.form, headers=self.headers, threads=self.threads)
         return LineWriter(file, self.line_format(is_terminal=file.isatty()))
 
     def read_as(self) -> tuple[tuple[str, ...], dict[str, object]]:
@@ -92,6 +93,7 @@ def choose_layout(
     as_json: bool,
     headers: bool,
     zone: tzinfo | None,
+    threads: int,
 ) -> OutputLayout:
     """Return the format that the options request, or raise `click.UsageError`."""
     if as_json and form not in (None, "json"):
@@ -107,7 +109,8 @@ def choose_layout(
         fields_of(output)
     suffix = "" if output is None else output.suffix.lower()
     chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
-    layout = OutputLayout("text" if template is not None else chosen, template, headers, zone)
+    shown = "text" if template is not None else chosen
+    layout = OutputLayout(shown, template, headers, zone, threads)
     is_shown = (output is None or is_stdout(output)) and sys.stdout.isatty()
     if layout.form in COLUMN_FORMS and is_shown:
         raise click.UsageError(f"--format {chosen} is not for terminals: give -o FILE, or a pipe")

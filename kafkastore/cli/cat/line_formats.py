@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from kafkastore.cli.cat.record_lines import Field, RecordLines
-from kafkastore.cli.output.control_characters import escape_control_characters
 from kafkastore.formats.records.record_columns import HEADERS_COLUMN
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.time_text import format_time
+from kafkastore.shown_text import escape_control_characters
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch

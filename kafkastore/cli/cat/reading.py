@@ -26,6 +26,7 @@ def read_batches(
     writer: RecordWriter,
     bounds: Bounds,
     limit: int | None,
+    threads: int,
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
 ) -> Iterator[RecordBatch]:
@@ -34,7 +35,9 @@ def read_batches(
         return
     if bounds.tail is not None:
         bounds = bounds._replace(start_offset=_tail_start(log, bounds, bounds.tail, on_corrupt))
-    options = {**writer.reading, "on_corrupt": on_corrupt, "skipped": skipped}
+    options = {
+        **writer.reading, "threads": threads, "on_corrupt": on_corrupt, "skipped": skipped,
+    }
     left = limit
     for batch in _matching(log, bounds, writer.columns, limit, options):
         yield batch if left is None else batch.slice(0, left)

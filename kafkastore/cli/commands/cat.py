@@ -4,11 +4,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kafkastore.arguments import INT64_MAX
+from kafkastore.arguments import INT64_MAX, thread_count
 from kafkastore.cli import interrupts
 from kafkastore.cli.cat.bounds import Bounds
 from kafkastore.cli.cat.following import follow as follow_logs
@@ -30,16 +29,13 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.store.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    pass
-
 #: Memory of larger batches is returned to the system before the next one.
 _LARGE_BATCH_BYTES = 32 * 1024 * 1024
 #: The partitions to read, each with the bounds of what to read of it.
 Ranges = Iterable[tuple[PartitionLog, Bounds]]
 
 
-@store_command("relative-to", "tz", "on-corrupt")
+@store_command("relative-to", "tz", "on-corrupt", "threads")
 @click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
               help="First offset, inclusive.")
 @click.option("--until-offset", type=click.IntRange(min=0), metavar="N",
@@ -113,8 +109,10 @@ def command(
     trust, segments without such records are not read. TIME is ms since 1970, ISO 8601
     (2024-03-01T14:05:00Z) or -2h. REGEX is a regular expression of Python for bytes.
     """
+    threads = thread_count(call.threads)
     layout = choose_layout(
-        form, template, output, as_json=call.as_json, headers=headers, zone=call.zone
+        form, template, output, as_json=call.as_json, headers=headers, zone=call.zone,
+        threads=threads,
     )
     records = parse_filter(key, value, header)
     if count and (follow or output is not None or template is not None or form is not None):
@@ -150,7 +148,7 @@ def command(
             ranges = follow_logs(
                 lambda: call.select(*call.paths), bounds, problems, writer.flush, is_over
             )
-        written = _write(writer, ranges, bounds.limit, problems, advance, is_over)
+        written = _write(writer, ranges, bounds.limit, threads, problems, advance, is_over)
     if not written and bounds.limit != 0 and not problems.count and not follow:
         _note_why_empty(selection)
     return problems.exit_code
@@ -179,6 +177,7 @@ def _write(
     writer: RecordWriter,
     ranges: Ranges,
     limit: int | None,
+    threads: int,
     problems: Problems,
     advance: Callable[[int], None],
     is_over: Callable[[], bool],
@@ -190,7 +189,7 @@ def _write(
     for log, bounds in ranges:
         skipped: list[SkippedBytes] = []
         left = None if limit is None else limit - count
-        batches = read_batches(log, writer, bounds, left, problems.on_corrupt, skipped)
+        batches = read_batches(log, writer, bounds, left, threads, problems.on_corrupt, skipped)
         for batch in problems.until_error(log.topic_partition, batches):
             writer.write_batch(log, batch)
             rows: int = batch.num_rows

@@ -14,8 +14,6 @@ from libc.string cimport memcpy, memmove
 from kafkastore.formats.primitives.siphash cimport SipHash, SipKey, load_word, sip_hash
 from kafkastore.formats.records.record_rows cimport BinaryRows, binary_of, int64_of
 
-from os import urandom
-
 from kafkastore.errors import ArgumentValueError, OffsetOverflowError
 
 cdef extern from *:
@@ -45,7 +43,7 @@ cdef extern from *:
     void __builtin_prefetch(const void*) noexcept nogil
 
 
-cdef packed struct Entry:
+cdef packed struct KeyEntry:
     uint64_t hash
     uint32_t more_hash
     int64_t place            # below 0: the slot is empty
@@ -67,7 +65,7 @@ cdef enum:
     AHEAD = 16
 
 
-cdef enum Outcome:
+cdef enum TableOutcome:
     DONE
     NO_MEMORY
     BROKEN_KEYS
@@ -84,12 +82,12 @@ cdef struct Keys:
     const uint8_t* timestamps         # NULL: not used
 
 
-cdef inline bint is_less(const Entry* entry, SipHash hash) noexcept nogil:
+cdef inline bint is_less(const KeyEntry* entry, SipHash hash) noexcept nogil:
     return entry.hash < hash.low or (
         entry.hash == hash.low and entry.more_hash < <uint32_t> hash.high)
 
 
-cdef inline bint is_same(const Entry* entry, SipHash hash) noexcept nogil:
+cdef inline bint is_same(const KeyEntry* entry, SipHash hash) noexcept nogil:
     return entry.hash == hash.low and entry.more_hash == <uint32_t> hash.high
 
 
@@ -100,8 +98,8 @@ cdef class LatestOffsets:
 
     Records are added partition by partition, each in offset order; those without a key do not
     count. With `across_partitions`, a key belongs to the partition with its newest record, by
-    timestamp; to the last of these partitions if several have one equally new. `secret`, 16 bytes,
-    is the key of the hash; random by default.
+    timestamp; to the last of these partitions if several have one equally new. `secret`: 16 random
+    bytes, the key of the hash.
     """
 
     cdef uint8_t* table
@@ -114,8 +112,8 @@ cdef class LatestOffsets:
     cdef SipKey key
     cdef bint is_busy                 # a thread works on it without the GIL
 
-    def __cinit__(self, *, bint across_partitions=False, secret=None):
-        self.key = key_of(urandom(16) if secret is None else secret)
+    def __cinit__(self, secret not None, *, bint across_partitions=False):
+        self.key = key_of(secret)
         if across_partitions:
             self.size, self.empty_share = SIZE_WITH_TIMESTAMP, EMPTY_SHARE_WITH_TIMESTAMP
         else:
@@ -143,7 +141,7 @@ cdef class LatestOffsets:
         """
         cdef list held = []
         cdef Keys given = keys_of(rows, keys, offsets, held)
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         if self.size == SIZE_WITH_TIMESTAMP:
             given.timestamps = data_of(held, timestamps, 8 * rows)
         self._begin()
@@ -162,7 +160,7 @@ cdef class LatestOffsets:
         cdef list held = []
         cdef Keys given = keys_of(rows, keys, offsets, held)
         cdef uint8_t[::1] found = bytearray(rows // 8 + 1)
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         self._begin()
         try:
             with nogil:
@@ -178,8 +176,8 @@ cdef class LatestOffsets:
         self.is_busy = True
         return 0
 
-    cdef inline Entry* _at(self, Py_ssize_t slot) noexcept nogil:
-        return <Entry*> (self.table + slot * self.size)
+    cdef inline KeyEntry* _at(self, Py_ssize_t slot) noexcept nogil:
+        return <KeyEntry*> (self.table + slot * self.size)
 
     cdef inline Py_ssize_t _home(self, uint64_t hash) noexcept nogil:
         """Return the slot a hash points at: the order of slots is that of hashes."""
@@ -195,7 +193,7 @@ cdef class LatestOffsets:
             slot += 1
         return slot
 
-    cdef Outcome _hash_ahead(self, const Keys* given, Py_ssize_t row, Py_ssize_t end,
+    cdef TableOutcome _hash_ahead(self, const Keys* given, Py_ssize_t row, Py_ssize_t end,
                              SipHash* hashes, bint* has_key) noexcept nogil:
         """Hash the keys of some rows, and let the processor fetch their slots."""
         cdef const uint8_t* at
@@ -210,10 +208,10 @@ cdef class LatestOffsets:
                 __builtin_prefetch(self._at(self._home(hashes[i].low)))
         return DONE
 
-    cdef Outcome _add(self, const Keys* given, Py_ssize_t rows, int64_t shift) noexcept nogil:
+    cdef TableOutcome _add(self, const Keys* given, Py_ssize_t rows, int64_t shift) noexcept nogil:
         cdef SipHash[AHEAD] hashes
         cdef bint[AHEAD] has_key
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         cdef Py_ssize_t row = 0, end, i
         cdef int64_t offset, timestamp = 0
         while row < rows:
@@ -235,13 +233,13 @@ cdef class LatestOffsets:
             row = end
         return DONE
 
-    cdef Outcome _find_latest(self, const Keys* given, Py_ssize_t rows, int64_t shift,
+    cdef TableOutcome _find_latest(self, const Keys* given, Py_ssize_t rows, int64_t shift,
                               uint8_t* found) noexcept nogil:
         cdef SipHash[AHEAD] hashes
         cdef bint[AHEAD] has_key
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         cdef Py_ssize_t row = 0, end, i
-        cdef const Entry* entry
+        cdef const KeyEntry* entry
         while row < rows:
             end = min(rows, row + AHEAD)
             outcome = self._hash_ahead(given, row, end, hashes, has_key)
@@ -264,7 +262,7 @@ cdef class LatestOffsets:
         `first_place` is where its partition begins.
         """
         cdef Py_ssize_t slot = self._find(hash), empty
-        cdef Entry* entry = self._at(slot)
+        cdef KeyEntry* entry = self._at(slot)
         if entry.place >= 0 and is_same(entry, hash):
             if self.size == SIZE_WITHOUT_TIMESTAMP:
                 entry.place = place
@@ -299,9 +297,10 @@ cdef class LatestOffsets:
             memcpy(self._at(to), self._at(slot), SIZE_WITHOUT_TIMESTAMP)
 
     cdef bint _resize(self, Py_ssize_t slots) noexcept nogil:
-        """Grow in place: entries move to the end of the larger table, and from there forward.
+        """Grow in place; False if out of memory.
 
-        In that order none is overwritten before it moves. False if out of memory.
+        Entries move to the end of the larger table, and from there forward: in that order none is
+        overwritten before it moves.
         """
         cdef Py_ssize_t before = self.slots + MORE_SLOTS if self.table else 0
         cdef Py_ssize_t end = slots + MORE_SLOTS, to = end, free_slot = 0, slot
@@ -332,7 +331,7 @@ cdef class LatestOffsets:
 
 
 def hash_of_key(const uint8_t[::1] key not None, secret not None):
-    """Return the hash of a key under a secret of 16 bytes; entries hold its first 12 bytes."""
+    """Return the 16 bytes of a key's hash, of which entries hold the first 12."""
     cdef SipHash found = sip_hash(key_of(secret), &key[0] if key.shape[0] else &NOTHING,
                                   key.shape[0])
     return (<object> found.low).to_bytes(8, "little") + (<object> found.high).to_bytes(8, "little")
@@ -346,7 +345,7 @@ cdef SipKey key_of(const uint8_t[::1] secret) except *:
     return key
 
 
-cdef int check(Outcome outcome) except -1:
+cdef int check(TableOutcome outcome) except -1:
     """Raise the error of an outcome."""
     if outcome == NO_MEMORY:
         raise MemoryError
@@ -359,7 +358,7 @@ cdef int check(Outcome outcome) except -1:
 
 
 cdef Keys keys_of(Py_ssize_t rows, keys, offsets, list held) except *:
-    """Return buffers, kept alive by `held`, that hold these rows; raise if they are too short."""
+    """Return buffers of these rows, kept alive by `held`; raise if too short."""
     cdef Keys given
     first, validity, places, values = keys
     if not 0 <= first <= first + rows <= INT32_MAX:

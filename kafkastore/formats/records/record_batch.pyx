@@ -95,8 +95,7 @@ cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* head
     return memoryview(batch)[at:at + size]
 
 
-cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit,
-                       decompress=decompress):
+cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit):
     """Return the bytes of a whole batch's records, decompressed if needed."""
     cdef int codec = header.attributes & CODEC_MASK
     if codec == 0:
@@ -369,7 +368,10 @@ cdef class RecordBatch:
     def __repr__(self):
         cdef int codec = self._header.attributes & CODEC_MASK
         name = codec if codec > LAST_CODEC else Codec(codec).name
-        return (f"RecordBatch(position={self.position}, last_offset={self.last_offset}, "
+        offsets = f"last_offset={self.last_offset}"
+        if not is_wrapper(&self._header):  # which would have to be decompressed
+            offsets = f"count={self.count}, base_offset={self.base_offset}, {offsets}"
+        return (f"RecordBatch(position={self.position}, {offsets}, "
                 f"magic={self.magic}, codec={name}, size={self.size})")
 
 

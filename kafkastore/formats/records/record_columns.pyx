@@ -51,15 +51,11 @@ from kafkastore.formats.records.record_cursor cimport (
     timestamp_type,
 )
 from kafkastore.formats.primitives.varint cimport Cursor
+from kafkastore.formats.records.decoders cimport Decoder, decode, decoded_bound, free_decoder
 
 from kafkastore.errors import ArgumentValueError, ChecksumError
 from kafkastore.formats.records.batch_header import bytes_of
-from kafkastore.formats.records.decompression import (
-    CODECS_WITH_ROOM,
-    MAX_DECOMPRESSED_BYTES,
-    Decompressor,
-    decompress,
-)
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 
 #: Columns in the order of Spark's Kafka source; our own follow.
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -78,9 +74,6 @@ cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
-    # Room for the result of a decompression; a larger result is copied.
-    SMALLEST_DECOMPRESSED = 128 * 1024
-    LARGEST_DECOMPRESSED = 4 * 1024 * 1024
 
 
 cdef inline int64_t wrapping_difference(int64_t a, int64_t b) noexcept nogil:
@@ -151,8 +144,9 @@ cdef class RecordColumns:
     cdef object viewed
     cdef int32_t view_buffer
     cdef const char* error
-    cdef object columns, decompress, decompressor
-    cdef Py_ssize_t decompressed_bytes   # room for a decompressed batch
+    cdef object columns
+    cdef Decoder decoder
+    cdef Block decompressed  # a batch, if its values are not requested
     cdef Lender values       # lends room after the values, in `value.bytes`
     cdef bint is_read_into   # bytes of the log may lie in that room
     cdef bint is_compressed  # the last appended bytes were compressed: useless in that room
@@ -189,10 +183,6 @@ cdef class RecordColumns:
         self.copy_value = self.want_value and not binary_view
         self.is_special = (self.want_headers or self.as_views or self.has_end_timestamp
                            or self.start_timestamp > -INT64_MAX - 1)
-        # Views keep the memory that they refer to, so that each batch needs memory of its own.
-        self.decompressor = Decompressor()
-        self.decompress = decompress if binary_view else self.decompressor.decompress
-        self.decompressed_bytes = SMALLEST_DECOMPRESSED
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
         if not (self._reserve(1, 1) and self._reserve_headers(1)
@@ -207,6 +197,8 @@ cdef class RecordColumns:
     def __dealloc__(self):
         if self.values.has_lent:
             self.value.bytes.data = NULL
+        free_decoder(&self.decoder)
+        free(self.decompressed.data)
         free_binary(&self.key)
         free_binary(&self.value)
         free_binary(&self.header_name)
@@ -240,15 +232,21 @@ cdef class RecordColumns:
         return memoryview(self.apart)[:size]
 
     cdef object _lend(self, Py_ssize_t size):
-        """Lend room after the values, in a block for as many values as will come.
+        """Lend room after the values."""
+        cdef Py_ssize_t capacity = self._capacity_for(size)
+        if capacity > self.value.bytes.capacity:
+            self.values.move(&self.value.bytes, self.value.size, capacity)
+        return self.values.lend(&self.value.bytes, self.value.size + QUICK_COPY, size)
 
-        Memory that is never touched costs nothing.
+    cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) noexcept nogil:
+        """Return the capacity of the values with room after them.
+
+        A new block is for as many values as will come: memory that is never touched costs nothing.
         """
-        cdef Py_ssize_t at = self.value.size + QUICK_COPY, more
-        if size > self.value.bytes.capacity - at - QUICK_COPY:
-            more = max(min(max(64 * size, at), self.max_bytes - at), 0)
-            self.values.move(&self.value.bytes, self.value.size, at + size + more + QUICK_COPY)
-        return self.values.lend(&self.value.bytes, at, size)
+        cdef Py_ssize_t at = self.value.size + QUICK_COPY
+        if size <= self.value.bytes.capacity - at - QUICK_COPY:
+            return self.value.bytes.capacity
+        return at + size + max(min(max(64 * size, at), self.max_bytes - at), 0) + QUICK_COPY
 
     cdef int _move_values(self, Py_ssize_t capacity) except -1:
         """Move the values to memory in which nothing else lies."""
@@ -273,8 +271,7 @@ cdef class RecordColumns:
     cdef bint _lies_in_room(self, const uint8_t* records, Py_ssize_t size) noexcept nogil:
         """Return whether the values can never overtake the records they come from."""
         cdef size_t start = <size_t> self.value.bytes.data
-        return (self.values.has_lent
-                and <size_t> records >= start + self.value.size + QUICK_COPY
+        return (<size_t> records >= start + self.value.size + QUICK_COPY
                 and <size_t> records + size <= start + self.value.bytes.capacity)
 
     cdef bint _is_full(self, const BatchHeader* next_header) noexcept nogil:
@@ -351,6 +348,8 @@ cdef class RecordColumns:
                         outcome = BROKEN
                         break
                     outcome = self._append_batch(header, start, start + at, start + size)
+                    if outcome == COMPRESSED:
+                        outcome = self._append_usual(header, start + at)
                     if outcome != APPENDED:
                         break
                     i += 1
@@ -365,6 +364,46 @@ cdef class RecordColumns:
         first[0] = i
         return outcome
 
+    cdef DecodeOutcome _append_usual(self, const BatchHeader* header, const uint8_t* batch
+                                     ) noexcept nogil:
+        """Decompress as usual clients compress, and decode; COMPRESSED: another way is needed."""
+        cdef int codec = header.attributes & CODEC_MASK
+        cdef const uint8_t* compressed = batch + RECORDS_AT
+        cdef Py_ssize_t size = header.size - RECORDS_AT, bound, got
+        cdef uint8_t* to
+        # Views keep the memory that they refer to: each batch then needs memory of its own.
+        if header.magic != 2 or header.count == 0 or self.as_views:
+            return COMPRESSED
+        bound = decoded_bound(codec, compressed, size)
+        if bound < 0 or bound > self.max_decompressed_bytes:
+            return COMPRESSED
+        self.is_compressed = True
+        if self.copy_value:
+            if not self._make_room(bound):
+                return NO_MEMORY
+            to = self.value.bytes.data + self.value.size + QUICK_COPY
+        else:
+            if not grow(&self.decompressed, bound):
+                return NO_MEMORY
+            to = self.decompressed.data
+        got = decode(&self.decoder, codec, compressed, size, to, bound)
+        if got < 0:
+            return COMPRESSED
+        return self._decode(header, to, to, to + got, to + got)
+
+    cdef bint _make_room(self, Py_ssize_t size) noexcept nogil:
+        """Reserve room after the values in which nothing else lies."""
+        cdef Py_ssize_t capacity = self._capacity_for(size)
+        if not self.is_read_into and (capacity == self.value.bytes.capacity
+                                      or not self.values.has_lent):
+            return grow(&self.value.bytes, capacity)
+        with gil:
+            try:
+                self._move_values(capacity)
+            except MemoryError:
+                return False
+        return True
+
     cdef DecodeOutcome _append_compressed(
         self, const BatchHeader* header, const uint8_t[::1] batch, int64_t smallest_offset
     ) except *:
@@ -374,14 +413,8 @@ cdef class RecordColumns:
         cdef Py_ssize_t rows = self.rows, viewed = len(self.view_buffers)
         cdef DecodeOutcome outcome
         self.is_compressed = True
-        if self.copy_value and header.attributes & CODEC_MASK in CODECS_WITH_ROOM:
-            if self.is_read_into:
-                self._move_values(self.value.bytes.capacity)
-            self.decompressor.room = self._lend(self.decompressed_bytes)
-        records = records_of(batch, header, self.max_decompressed_bytes, self.decompress)
+        records = records_of(batch, header, self.max_decompressed_bytes)
         start = &records[0] if records.shape[0] else NULL
-        self.decompressed_bytes = min(max(self.decompressed_bytes, 2 * records.shape[0]),
-                                      LARGEST_DECOMPRESSED)
         if self.as_views:
             self._view(records.base)
         with nogil:

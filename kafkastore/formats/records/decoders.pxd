@@ -1,0 +1,11 @@
+"""Decompression without the GIL of what Kafka's clients write."""
+from libc.stdint cimport uint8_t
+
+
+cdef struct Decoder:
+    void* zstd   # a context that is used again; NULL until the first frame
+
+cdef Py_ssize_t decoded_bound(int codec, const uint8_t* data, Py_ssize_t size) noexcept nogil
+cdef Py_ssize_t decode(Decoder* decoder, int codec, const uint8_t* data, Py_ssize_t size,
+                       uint8_t* to, Py_ssize_t capacity) noexcept nogil
+cdef void free_decoder(Decoder* decoder) noexcept nogil
