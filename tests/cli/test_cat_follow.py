@@ -81,10 +81,23 @@ def test_only_matching_records_are_followed_up_to_the_limit(tmp_path: Path) -> N
     with kafkastore.LogDirWriter(root) as log_dir:
         writer = log_dir.writer("t", 0, SEGMENTS)
         append(writer, range(12))
-        with following(root, "--json", "--value", "1$", "--limit", 3) as process:
-            assert read_offsets(process, 2) == [(0, 1), (0, 11)]
+        options = ["--value", "1$", "--limit", 3, "--from-offset", 5]
+        with following(root, "--json", *options) as process:
+            assert read_offsets(process, 1) == [(0, 11)]
             append(writer, range(12, 40))
-            assert read_offsets(process, 1) == [(0, 21)]
+            assert read_offsets(process, 2) == [(0, 21), (0, 31)]
+            assert process.wait(60) == 0
+
+
+def test_an_offset_in_the_future_is_waited_for(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        writer = log_dir.writer("t", 0, SEGMENTS)
+        append(writer, range(5))
+        with following(root, "--json", "--from-offset", 8, "--limit", 2) as process:
+            time.sleep(1)
+            append(writer, range(5, 10))
+            assert read_offsets(process, 2) == [(0, 8), (0, 9)]
             assert process.wait(60) == 0
 
 
