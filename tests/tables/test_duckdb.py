@@ -18,7 +18,8 @@ from models.refused import refused
 
 import kafkastore
 from kafkastore import LogStore, UnknownTopicError
-from kafkastore.duckdb import register
+from kafkastore.duckdb import _View, register
+from kafkastore.store.record_limits import RecordLimits
 
 NAMES = ("t-0", "t-1", "u-0")
 UNTIMED = Log((Segment(0, (Batch((Row(0, 2**62), Row(1, -(2**62)), Row(2, 5))),)),))
@@ -135,6 +136,52 @@ def test_a_query_reads_only_what_can_match(
         assert connection.sql(asked).fetchall() == [(found,)]
         read = bytes_read() - before
     assert read < records * RECORD_BYTES + partitions * SEARCH_BYTES + 16_384
+
+
+@pytest.mark.parametrize(
+    ("condition", "start", "end"),
+    [
+        ('"offset" < 5', None, 5), ('"offset" <= 5', None, 6), ('"offset" > 5', 5, None),
+        ('"offset" >= 5', 5, None), ('"offset" = 7', 7, 8), ('7 = "offset"', 7, 8),
+        ('"offset" BETWEEN 3 AND 5', 3, 6), ('"offset" IN (9, 4, 6)', 4, 10),
+        ('"offset" = 3 OR "offset" = 8', 3, 9), ('"offset" % 7 < 5', None, None),
+        ('"offset" <> 5', None, None), ("value IS NULL", None, None),
+    ],
+)  # fmt: skip
+def test_filters_become_bounds(
+    store: LogStore, monkeypatch: pytest.MonkeyPatch, condition: str, start: int, end: int
+) -> None:
+    seen: list[RecordLimits] = []
+    plain = _View._table
+
+    def note(self: Any, partitions: Any, columns: Any, limits: RecordLimits) -> Any:
+        seen.append(limits)
+        return plain(self, partitions, columns, limits)
+
+    with connect() as connection:
+        register(connection, store, "a")
+        monkeypatch.setattr(_View, "_table", note)
+        connection.sql(f"SELECT count(partition) FROM a WHERE {condition}").fetchall()
+    assert (seen[0].start_offset, seen[0].end_offset) == (start, end)
+    assert (seen[0].start_timestamp, seen[0].end_timestamp) == (None, None)
+
+
+def test_times_become_bounds(store: LogStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    plain = _View._narrowed
+    monkeypatch.setattr(
+        _View, "_narrowed", lambda self, asked: seen.append(plain(self, asked)) or seen[-1]
+    )
+    begin, end = MINUTE
+    with connect() as connection:
+        register(connection, store)
+        query = "SELECT count(*) FROM kafkastore(topic_name := 'a', start_timestamp := {}, "
+        query += "end_timestamp := {})"
+        assert connection.sql(query.format(begin, end)).fetchall() == [(120,)]
+    ((partitions, limits),) = seen
+    assert partitions == (("a", 0), ("a", 1))
+    assert limits.start_timestamp == START + 65 * 60_000
+    assert limits.end_timestamp == START + 66 * 60_000
 
 
 def test_a_query_that_ends_early_stops_reading(store: LogStore) -> None:
