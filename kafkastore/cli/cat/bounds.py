@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 class Bounds(NamedTuple):
     """The requested records; starts inclusive, ends exclusive, None means unbounded.
 
-    `tail` is the number of last records of each partition, `limit` that of all.
+    `tail` is the number of last records of each partition, `limit` that of all. `is_decided`: the
+    end is known to be at most the last stable offset.
     """
 
     start_offset: int | None
@@ -24,3 +25,4 @@ class Bounds(NamedTuple):
     isolation: Isolation
     indexes: Indexes
     records: RecordFilter
+    is_decided: bool = False

@@ -68,6 +68,7 @@ def _matching(
         end_timestamp=bounds.end_timestamp,
         limit=None if compared else limit,
         isolation=bounds.isolation,
+        is_decided=bounds.is_decided,
         indexes=bounds.indexes,
         **options,
     )
