@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kafkastore.arguments import check_collection, timestamp_ms, whole_number
+from kafkastore.arguments import check_collection, thread_count, timestamp_ms, whole_number
 from kafkastore.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -28,6 +28,8 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
+from kafkastore.lookup.checking_ahead import check_ahead
+from kafkastore.lookup.rules import LookupChoice
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.arrow_export import ArrowExport
@@ -370,6 +372,7 @@ class LogStore(ArrowExport):
         indexes: Indexes = DEFAULT_INDEXES,
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
+        threads: int | None = None,
     ) -> dict[TopicPartition, TimestampAndOffset | InRemoteSegmentError | None]:
         """Find offsets by time in partitions, as ``KafkaConsumer.offsetsForTimes``.
 
@@ -381,6 +384,8 @@ class LogStore(ArrowExport):
         rules, isolation, indexes, on_corrupt, skipped
             As for `PartitionLog.offset_for_timestamp`. With ``"raise"``, corrupt bytes of one
             partition are an error for all; ``"skip"`` and ``"stop"`` answer for each.
+        threads : int, optional
+            As for `PartitionLog.offsets_for_timestamps`: they read segments of all partitions.
 
         Returns
         -------
@@ -414,6 +419,12 @@ class LogStore(ArrowExport):
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}
+        choice = LookupChoice(rules, isolation, None, indexes)
+        check_ahead(
+            ((log, asked[each]) for each, log in logs.items() if choice not in log.facts),
+            choice,
+            thread_count(threads),
+        )
         found: dict[TopicPartition, TimestampAndOffset | InRemoteSegmentError | None] = {}
         for partition, log in logs.items():
             try:

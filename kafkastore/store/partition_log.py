@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kafkastore.arguments import timestamp_ms, timestamps_ms
+from kafkastore.arguments import thread_count, timestamp_ms, timestamps_ms
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import InRemoteSegmentError, SegmentGoneError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
@@ -542,6 +542,7 @@ class PartitionLog(LogView, ArrowExport):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
         remote: dict[int, InRemoteSegmentError] | None = None,
+        threads: int | None = None,
     ) -> NDArray[np.void]:
         """Find the offsets for many times, as `offset_for_timestamp` does for one.
 
@@ -554,6 +555,9 @@ class PartitionLog(LogView, ArrowExport):
             As for `offset_for_timestamp`.
         remote : dict of int to InRemoteSegmentError, optional
             Gets the remote segment of each time whose answer is in remote storage.
+        threads : int, optional
+            How many threads read the segments of a log whose first lookup this is. Default: the
+            number of processors that this process may use.
 
         Returns
         -------
@@ -570,7 +574,13 @@ class PartitionLog(LogView, ArrowExport):
         target_timestamps = timestamps_ms("target_timestamps", target_timestamps)
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
-            self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped, remote
+            self,
+            target_timestamps,
+            choice,
+            check_on_corrupt(on_corrupt),
+            skipped,
+            remote,
+            thread_count(threads),
         )
 
     def explain_timestamp(

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import pydoc
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +17,8 @@ from models.record_format import Batch, Row
 from models.refused import refused
 
 import kafkastore
-from kafkastore import samples
+from kafkastore import PartitionLog, samples
+from kafkastore.log.records_as_arrow import COLUMN_TYPES
 
 VALUES = [b"plain", "grüße".encode(), b"", None, b"\xff\x00cut \xe2\x82", b'{"customer": 7}']
 
@@ -65,6 +67,13 @@ def test_the_page_of_python_prints_what_its_comments_say(tmp_path):
     printed = run_python(block.text, tmp_path).splitlines()
     comments = re.findall(r"# (\S.*)$", block.text, re.MULTILINE)
     assert printed == [each for each in comments if not each.startswith("the same")]
+
+
+def test_help_names_every_column_and_its_type():
+    text = pydoc.plain(pydoc.render_doc(PartitionLog.to_arrow))
+    for name, kind in COLUMN_TYPES.items():
+        assert f"`{name}`" in text
+        assert str(kind).replace("field: ", "")[:9] in text
 
 
 def test_json_is_parsed_where_it_is_used(log):
