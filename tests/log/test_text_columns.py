@@ -72,8 +72,8 @@ def test_the_page_of_python_prints_what_its_comments_say(tmp_path):
 def test_help_names_every_column_and_its_type():
     text = pydoc.plain(pydoc.render_doc(PartitionLog.to_arrow))
     for name, kind in COLUMN_TYPES.items():
-        assert f"`{name}`" in text
-        assert str(kind).replace("field: ", "")[:9] in text
+        (line,) = (line for line in text.splitlines() if re.search(rf"`{name}`.*  ", line))
+        assert str(kind).split("<")[0] in line
 
 
 def test_json_is_parsed_where_it_is_used(log):
