@@ -14,7 +14,7 @@ class Bounds(NamedTuple):
     """The requested records; starts inclusive, ends exclusive, None means unbounded.
 
     `tail` is the number of last records of each partition, `limit` that of all. `latest`: only the
-    last record of each key.
+    last record of each key. `is_decided`: the end is known to be at most the last stable offset.
     """
 
     start_offset: int | None
@@ -27,3 +27,4 @@ class Bounds(NamedTuple):
     indexes: Indexes
     records: RecordFilter
     latest: LatestRecords | None = None
+    is_decided: bool = False

@@ -83,7 +83,7 @@ def follow(
             else:
                 asked = first if start is None else _from(bounds, start)
                 if start is None or start < end:
-                    yield each.log, asked._replace(end_offset=end)
+                    yield each.log, asked._replace(end_offset=end, is_decided=True)
             if problems.count > count:
                 del followed[which]
                 ended.add(which)

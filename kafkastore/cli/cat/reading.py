@@ -88,6 +88,7 @@ def _options(bounds: Bounds, **others: Any) -> ArrowOptions:
         start_timestamp=bounds.start_timestamp,
         end_timestamp=bounds.end_timestamp,
         isolation=bounds.isolation,
+        is_decided=bounds.is_decided,
         indexes=bounds.indexes,
         **others,
     )
