@@ -14,7 +14,7 @@ from kafkastore.segment.log_segment import LogSegment
 SMALL_SEGMENT_BYTES = 1024 * 1024
 
 
-class _Asked(NamedTuple):
+class _SegmentToCheck(NamedTuple):
     """A segment of a log; those after one that reaches the time are not needed."""
 
     log: LogView
@@ -41,7 +41,7 @@ def check_ahead(
 
 def _segments(
     targets: Iterable[tuple[LogView, int]], reached: set[int]
-) -> Iterator[_Asked]:
+) -> Iterator[_SegmentToCheck]:
     """Yield the segments of large logs, until one reaches the time."""
     for log, target_timestamp in targets:
         try:
@@ -53,10 +53,10 @@ def _segments(
         for segment in segments:
             if id(log) in reached:
                 break
-            yield _Asked(log, target_timestamp, segment)
+            yield _SegmentToCheck(log, target_timestamp, segment)
 
 
-def _reaches(asked: _Asked) -> LogView | None:
+def _reaches(asked: _SegmentToCheck) -> LogView | None:
     """Return the log if nothing after the segment is needed."""
     try:
         check = asked.segment.index_check
