@@ -1,4 +1,4 @@
-"""Check time indexes with several threads, before lookups need them one after the other."""
+"""Check time indexes with several threads, before lookups need them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ class _SegmentToCheck(NamedTuple):
 def check_ahead(
     targets: Iterable[tuple[LogView, int]], choice: LookupChoice, threads: int
 ) -> None:
-    """Read the segments up to the last requested time of each log, as the lookups will.
+    """Read the segments of logs up to the last requested times.
 
     `targets` are logs, and ms since 1970. The results are kept by `index_trust`; an error is left
     to the lookup.
