@@ -8,6 +8,7 @@ one round. TARGETS is a file of little-endian int64, the targets of lookups.
 from __future__ import annotations
 
 import json
+import os
 import resource
 import socket
 import subprocess
@@ -28,6 +29,7 @@ import kafkastore
 from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.checks.findings import Severity
 from kafkastore.checks.reindex import plan_reindex
+from kafkastore.cli.cat.column_writer import ColumnWriter
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.formats.indexes.entries import TIMESTAMP_AND_OFFSET
 from kafkastore.formats.indexes.index_format import offset_index, time_index
@@ -146,6 +148,37 @@ class Decode:
             for name, values in _columns(batch):
                 found[name] = _add(found.get(name, 0), values)
         return found
+
+
+class ToArrow:
+    """All columns of a log, by a number of threads, each with a core."""
+
+    def __init__(self, log: Path, threads: int) -> None:
+        (self.log,) = kafkastore.open(log.parent)
+        self.threads = threads
+        if hasattr(os, "sched_setaffinity"):  # the driver allows one
+            os.sched_setaffinity(0, range(os.cpu_count() or 1)[-threads:])
+
+    def round(self) -> int:
+        return sum(batch.num_rows for batch in self.log.to_arrow(threads=self.threads))
+
+    def check(self) -> dict[str, int]:
+        return {"records": self.round()}
+
+
+class CatParquet(ToArrow):
+    """What ``cat`` does for Parquet, but for the file: that is ``/dev/null``."""
+
+    def round(self) -> int:
+        columns, options = ColumnWriter.reading_of("parquet", headers=False)
+        count = 0
+        with open(os.devnull, "wb") as file:
+            writer = ColumnWriter(file, "parquet", headers=False, threads=self.threads)
+            for batch in self.log.to_arrow(columns, threads=self.threads, **options):
+                writer.write_batch(self.log, batch)
+                count += batch.num_rows
+            writer.close()
+        return count
 
 
 class Lookup:
@@ -382,6 +415,10 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "decode": Decode,
     "decode-two-columns": lambda log: Decode(log, columns=["offset", "timestamp"]),
     "decode-views": lambda log: Decode(log, binary_view=True),
+    "to-arrow-threads": lambda log: ToArrow(log, 2),
+    "to-arrow-one": lambda log: ToArrow(log, 1),
+    "cat-parquet-threads": lambda log: CatParquet(log, 2),
+    "cat-parquet-one": lambda log: CatParquet(log, 1),
     "lookup-offset": lambda log, targets: Lookup(
         log.with_suffix(".index"), offset_index, targets
     ),

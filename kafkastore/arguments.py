@@ -98,7 +98,7 @@ def check_zone(name: str, value: datetime) -> None:
 
 
 def thread_count(threads: SupportsIndex | None) -> int:
-    """Return a number of threads; None means one for each processor this process may use."""
+    """Return a number of threads; None: one for each usable processor."""
     if threads is not None:
         return whole_number("threads", threads, 1)
     if hasattr(os, "sched_getaffinity"):

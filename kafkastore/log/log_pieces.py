@@ -1,4 +1,6 @@
-"""Divide a log into pieces that threads read, each from one batch's first byte to another's.
+"""Divide a log into pieces that threads read.
+
+Each is from one batch's first byte to another's.
 
 An offset index says where batches begin. Nothing here trusts it: whoever reads a piece checks that
 it ends where the next one begins.
@@ -86,7 +88,7 @@ def _batch_positions(segment: LogSegment, end_offset: int) -> NDArray[np.int64]:
 def _next_start(
     file: LogFile, starts: NDArray[np.int64], position: int, piece_bytes: int, end_offset: int
 ) -> int | None:
-    """Return where a batch begins about `piece_bytes` after a position; None: nowhere."""
+    """Return where a batch begins, `piece_bytes` after a position or later."""
     wanted = position + piece_bytes
     if wanted >= file.size:
         return None

@@ -1,4 +1,6 @@
-"""Read logs into Arrow with several threads: the same rows, in order, as one thread reads.
+"""Read logs into Arrow with several threads, as one thread reads them.
+
+The rows and their order are the same.
 
 Threads read pieces of logs; whoever takes the rows puts them in order. A piece counts only if it
 is free of errors, begins after the batches before it, and ends where the next one begins. Any other
@@ -35,7 +37,7 @@ _SMALLEST_PIECE, _FIRST_PIECE, _LARGEST_PIECE = 128 * 1024, 1024 * 1024, 8 * 102
 
 
 class RowBuilder(Protocol):
-    """Makes Arrow record batches of decoded columns, for one thread at a time."""
+    """Makes Arrow record batches of columns, for one thread at a time."""
 
     @property
     def columns(self) -> RecordColumns:
@@ -46,7 +48,7 @@ class RowBuilder(Protocol):
 
 
 class PieceRows(NamedTuple):
-    """The rows of a piece, or of its beginning; `batches` is None if the piece does not count.
+    """The rows of a piece, or of its beginning; None if the piece does not count.
 
     `first_offset` is that of the first batch, `next_offset` follows the last one. `rest` is what
     was not read yet. With `is_end` the requested range ends in the piece.
@@ -231,7 +233,9 @@ class LogReading:
 
     def _size(self, batch: pa.RecordBatch) -> int:
         """Return the bytes that a batch occupies, without those of a mapped file."""
-        return batch.num_rows * 64 if self._reading["mapped"] else int(batch.get_total_buffer_size())
+        if self._reading["mapped"]:
+            return batch.num_rows * 64
+        return int(batch.get_total_buffer_size())
 
     def take(self, rows: PieceRows) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the next piece, or read it here if it does not count."""
@@ -315,7 +319,7 @@ def read_parallel(
 
 
 def _decode(scanned: ScannedRun, headers: Any, columns: RecordColumns) -> Iterator[int]:
-    """Decode batches; yield the position of the next one each time the columns are full."""
+    """Decode batches; yield the position of the next one whenever columns are full."""
     done = 0
     while done < len(headers):
         done = columns.append(

@@ -167,9 +167,8 @@ class RangeScan:
     ) -> Iterator[ScannedRun]:
         """Scan batches from the one with the start to the one with the end.
 
-        The first may be before the start. For `few` records, reads begin small. `is_wanted` selects
-        segments; the rest is as for `LogFile.runs`. Raises `SegmentGoneError` for a lost one. With
-        `start` the scan continues there, up to the byte position `stop` of that segment.
+        Reads begin small for a `few` records; `is_wanted` selects segments; `start` is where to
+        continue, up to the byte `stop`; the rest is as for `LogFile.runs`.
         """
         gone: str | PathLike[str] | None = None
         segment: LogSegment | None = None

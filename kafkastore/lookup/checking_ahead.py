@@ -1,4 +1,4 @@
-"""Check time indexes with several threads, before lookups need them one after the other."""
+"""Check time indexes with several threads, before lookups need them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from kafkastore.segment.log_segment import LogSegment
 SMALL_SEGMENT_BYTES = 1024 * 1024
 
 
-class _Asked(NamedTuple):
+class _SegmentToCheck(NamedTuple):
     """A segment of a log; those after one that reaches the time are not needed."""
 
     log: LogView
@@ -25,7 +25,7 @@ class _Asked(NamedTuple):
 def check_ahead(
     targets: Iterable[tuple[LogView, int]], choice: LookupChoice, threads: int
 ) -> None:
-    """Read the segments up to the last requested time of each log, as the lookups will.
+    """Read the segments of logs up to the last requested times.
 
     `targets` are logs, and ms since 1970. The results are kept by `index_trust`; an error is left
     to the lookup.
@@ -41,7 +41,7 @@ def check_ahead(
 
 def _segments(
     targets: Iterable[tuple[LogView, int]], reached: set[int]
-) -> Iterator[_Asked]:
+) -> Iterator[_SegmentToCheck]:
     """Yield the segments of large logs, until one reaches the time."""
     for log, target_timestamp in targets:
         try:
@@ -53,10 +53,10 @@ def _segments(
         for segment in segments:
             if id(log) in reached:
                 break
-            yield _Asked(log, target_timestamp, segment)
+            yield _SegmentToCheck(log, target_timestamp, segment)
 
 
-def _reaches(asked: _Asked) -> LogView | None:
+def _reaches(asked: _SegmentToCheck) -> LogView | None:
     """Return the log if nothing after the segment is needed."""
     try:
         check = asked.segment.index_check

@@ -165,9 +165,8 @@ class LogFile:
     ) -> Iterator[BatchRun]:
         """Scan batch headers from a batch's byte position, at least one batch at a time.
 
-        Raises a `CorruptionError` after all batches before corrupt bytes. Truncating a `mapped`
-        file kills the process. A caller that `decodes` all batches finds wrong wrappers.
-        `next_offset` follows the batches before the position, if they were scanned.
+        Raises a `CorruptionError` after all batches before it; truncating a `mapped` file kills the
+        process; who `decodes` finds wrong wrappers; `next_offset` follows what was scanned before.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):

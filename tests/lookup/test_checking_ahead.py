@@ -12,7 +12,7 @@ from kafkastore.segment import index_trust
 
 
 def segment(base):
-    rows = (tuple([Row(base + each, 10 * (base + each), b"k", b"v")]) for each in range(20))
+    rows = ((Row(base + each, 10 * (base + each), b"k", b"v"),) for each in range(20))
     return Segment(base, tuple(map(Batch, rows))).indexed(interval=100)
 
 

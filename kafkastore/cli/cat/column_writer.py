@@ -22,7 +22,7 @@ _ROW_GROUP_BYTES = 8 * 1024 * 1024
 
 
 class ColumnWriter:
-    """Writes record batches as an Arrow IPC file or stream, or as Parquet by several threads."""
+    """Writes batches as an Arrow IPC file or stream, or in threads as Parquet."""
 
     def __init__(self, file: BinaryIO, form: str, *, headers: bool, threads: int = 1) -> None:
         from kafkastore.log import records_as_arrow
@@ -73,7 +73,7 @@ class _Groups(Iterator[list["RecordBatch"]]):
 
 
 class _RowGroups:
-    """Encodes row groups in threads, each as a Parquet file in memory, and joins them.
+    """Encodes row groups in threads, as Parquet files in memory; joins them.
 
     As many row groups as there are threads are in memory, and the one that is being filled.
     """
@@ -120,7 +120,7 @@ class _RowGroups:
             self._parts.write(memoryview(part).cast("B"))
 
     def _encode(self, batches: list[RecordBatch]) -> Any:
-        """Return a Parquet file with one row group, as an Arrow buffer; none without rows."""
+        """Return a Parquet file with one row group, or none without rows."""
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()

@@ -33,7 +33,7 @@ class ThriftList(NamedTuple):
 
 
 class PartsWriter:
-    """Writes Parquet files one after the other into one; the first may be empty, without rows."""
+    """Joins Parquet files with the same columns; the first may be without rows."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
