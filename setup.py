@@ -150,6 +150,8 @@ setup(
             "cdivision": True,
             "initializedcheck": False,
             "embedsignature": True,
+            # docs/threads.md says what the modules share.
+            "freethreading_compatible": True,
         },
     ),
     options={

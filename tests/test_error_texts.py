@@ -32,8 +32,8 @@ from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.log.damage import SkippedBytes, SkippedBytesWarning
 from kafkastore.remote.stores import failed
 from kafkastore.spark.shipping import archive
-from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
 from kafkastore.spark.source.options import parse_options
+from kafkastore.store.data_loss import DataLossError, Loss, LossKind
 from kafkastore.store.log_store import as_topic_partition
 
 ONE = MessageTable("""

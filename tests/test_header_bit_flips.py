@@ -30,7 +30,7 @@ from models.readers import READERS, Reported, subject_of
 from models.seed import SEED, one_in, some
 
 from kafkastore.errors import CorruptionError, KafkaStoreError, OffsetOverflowError
-from kafkastore.spark.source.data_loss import DataLossError
+from kafkastore.store.data_loss import DataLossError
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "formats" / "what-the-formats-cannot-show.md"
 

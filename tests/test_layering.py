@@ -11,7 +11,7 @@ import pytest
 
 # Each line may import the lines above it, and itself; names that share a line not each other.
 LAYERS = (
-    ("errors", "fs", "caching", "clock", "reads"),
+    ("errors", "fs", "caching", "clock", "shown_text", "reads"),
     ("arguments",),
     ("versions",),
     ("remote",),

@@ -24,6 +24,7 @@ README = ROOT / "README.md"
 FORMATS = ROOT / "docs" / "README.md"
 WRITING = ROOT / "docs" / "writing.md"
 SERVE = ROOT / "docs" / "serve.md"
+LATEST = ROOT / "docs" / "latest.md"
 TEXT = README.read_text(encoding="utf-8")
 
 Files = dict[str, tuple[bytes, int]]
@@ -116,6 +117,17 @@ def test_the_example_of_writing_in_a_cluster_prints_what_its_comments_say(
     (tmp_path / "disk1").symlink_to(golden("4.1.1", "kraft-metadata", "answers").logs)
     printed = run_python(f"import kafkastore\n{block.text}", tmp_path).splitlines()
     assert printed == re.findall(r"# (\S.*)$", block.text, re.MULTILINE)
+
+
+def test_the_example_of_latest_values_prints_what_its_comments_say(tmp_path: Path) -> None:
+    (block,) = blocks("python", LATEST)
+    samples.unpack(tmp_path / "samples")
+    printed = run_python(block.text, tmp_path).splitlines()
+    assert printed == re.findall(r"# (\d.*)$", block.text, re.MULTILINE)
+    for block in blocks("console", LATEST):
+        for command in commands_of(block):
+            run_command(command, tmp_path)
+    assert (tmp_path / "up.parquet").is_file()
 
 
 def test_every_path_that_is_named_exists() -> None:

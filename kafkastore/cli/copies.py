@@ -11,7 +11,7 @@ from kafkastore.changes.copy_store import COPYING_SUFFIX, check_copy_name, copy_
 from kafkastore.changes.plan import Plan
 from kafkastore.changes.upload_store import check_place, unfinished_at, upload_store
 from kafkastore.cli.options.on_spark import executor
-from kafkastore.cli.output.control_characters import escape_control_characters, print_text
+from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note, report_unfinished
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
@@ -19,6 +19,7 @@ from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count
 from kafkastore.errors import ChangeRefusedError
 from kafkastore.paths import is_url
+from kafkastore.shown_text import escape_control_characters
 
 
 def make_copy(source: Path, destination: Path, problems: Problems, *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False  # importing `typing` takes longer than the rest of this module
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from sys import UnraisableHookArgs
     from types import FrameType
     from typing import Any
@@ -64,6 +64,22 @@ def raised() -> Iterator[None]:
         sys.unraisablehook = before
 
 
+@contextmanager
+def noted() -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl-C in the `with` block be only noted.
+
+    Yields a function that returns whether it has come.
+    """
+    if not _State.is_ours:
+        yield lambda: False
+        return
+    before = signal.signal(signal.SIGINT, _note_or_end)
+    try:
+        yield have_come
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def reinstall() -> None:
     """Install our handler again: PySpark's leaves its jobs running."""
     if _State.is_working:
@@ -73,6 +89,12 @@ def reinstall() -> None:
 def have_come() -> bool:
     """Return whether the command was interrupted."""
     return _State.has_come
+
+
+def _note_or_end(number: int, frame: FrameType | None) -> None:
+    is_second, _State.has_come = _State.has_come, True
+    if is_second:
+        _end(number, frame)
 
 
 def _raise_or_end(number: int, frame: FrameType | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kafkastore.arguments import thread_count
 from kafkastore.cli.options.on_spark import (
     check_one_runner,
     executor,
@@ -38,7 +39,7 @@ from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.partition_errors import Problems, on_corrupt_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.log.time_text import format_time
-from kafkastore.runner import Failed, run_here
+from kafkastore.runner import Failed, in_threads, run_here
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 
 if TYPE_CHECKING:
@@ -168,6 +169,11 @@ class StoreCall:
         """Return the items of a job on the selected partitions."""
         selection = self.selection
         return job.items(selection.store, selection.topic_partitions, is_weighed=self.is_weighed)
+
+    @property
+    def here(self) -> Runner:
+        """The threads of ``--threads``, by default one for each processor."""
+        return in_threads(thread_count(self.threads))
 
     @contextmanager
     def executor(

@@ -7,7 +7,8 @@ log nothing. Each module is one format and can be used by itself:
 `records`     `record_batch` (as Python values), `record_columns` (as Arrow buffers),
               `record_builder` (to write them), `batch_header` (headers, checksums),
               `batch_sequence` (headers checked against each other and the indexes),
-              `append_sets`, `control_records`, `compression`, `decompression`, `recompression`
+              `append_sets`, `latest_offsets` (the last record of each key), `control_records`,
+              `compression`, `decompression`, `recompression`
 `indexes`     `index_format` (offset index and time index), `index_builder`, `index_growth`,
               `segment_growth`, `transaction_index`
 `state`       `file_names`, `checkpoints`, `leader_epochs`, `quorum_state`, `producer_state`,

@@ -58,6 +58,7 @@ class PieceRows(NamedTuple):
     next_offset: int = 0
     rest: ScanStart | None = None
     is_end: bool = False
+    arrow_bytes: int = 0
 
 
 class LogReading:
@@ -210,11 +211,13 @@ class LogReading:
             is_end = next_offset >= self._end and self._is_last(piece.segment)
             if end is not None and run.end_position != end and not is_end:
                 return None
-        batches += builder.take()
+        last = list(builder.take())
+        size += sum(map(self._size, last))
+        batches += last
         self._idle.append(builder)
         assert first_offset is not None
         assert next_offset is not None
-        return PieceRows(piece, batches, first_offset, next_offset, rest, is_end)
+        return PieceRows(piece, batches, first_offset, next_offset, rest, is_end, size)
 
     def _is_followed(self, piece: LogPiece, run: BatchRun) -> bool:
         """Return whether the bytes after a piece begin as a batch after its last one may."""
@@ -228,7 +231,7 @@ class LogReading:
 
     def _size(self, batch: pa.RecordBatch) -> int:
         """Return the bytes that a batch occupies, without those of a mapped file."""
-        return batch.num_rows * 64 if self._reading["mapped"] else int(batch.nbytes)
+        return batch.num_rows * 64 if self._reading["mapped"] else int(batch.get_total_buffer_size())
 
     def take(self, rows: PieceRows) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the next piece, or read it here if it does not count."""
@@ -269,7 +272,7 @@ class LogReading:
         """Remember how large rows are in Arrow."""
         if rows.piece.end_position is not None and rows.rest is None:
             self._log_bytes += rows.piece.end_position - rows.piece.start.position
-            self._arrow_bytes += sum(map(self._size, rows.batches or ()))
+            self._arrow_bytes += rows.arrow_bytes
 
 
 def read_parallel(

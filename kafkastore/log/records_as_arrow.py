@@ -119,14 +119,13 @@ def schema(
     return pa.schema([(name, types[name]) for name in known if name in columns])
 
 
-class ArrowArguments(TypedDict, total=False):
-    """The arguments of `PartitionLog.to_arrow` that make sense for several logs."""
+class ScanArguments(TypedDict, total=False):
+    """The arguments of `PartitionLog.to_arrow` for a query engine, which has its own limit."""
 
     start_offset: int | None
     end_offset: int | None
     start_timestamp: int | datetime | None
     end_timestamp: int | datetime | None
-    limit: int | None
     include_headers: bool
     include_control: bool
     isolation: Isolation
@@ -138,8 +137,14 @@ class ArrowArguments(TypedDict, total=False):
     max_decompressed_bytes: int
     on_corrupt: OnCorrupt
     skipped: list[SkippedBytes] | None
-    indexes: Indexes
     threads: int | None
+
+
+class ArrowArguments(ScanArguments, total=False):
+    """The arguments of `PartitionLog.to_arrow` that make sense for several logs."""
+
+    limit: int | None
+    indexes: Indexes
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -203,6 +208,12 @@ class ArrowOptions:
             decode=self.decode,
         )
 
+    @property
+    def has_few_offsets(self) -> bool:
+        """Whether the range of offsets is so small that threads would read more than it."""
+        start, end = self.start_offset, self.end_offset
+        return start is not None and end is not None and end - start < SMALL_RANGE
+
 
 def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
     """Read a log into Arrow; see `PartitionLog.to_arrow`.
@@ -225,7 +236,7 @@ def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.Rec
     limit is that of all of them. An error in one log is raised after the rows before it.
     """
     limit, threads = options.limit, thread_count(options.threads)
-    if threads == 1 or _is_small(limit):
+    if threads == 1 or _is_small(limit) or options.has_few_offsets:
         batches = _one_by_one(logs, options)
     else:
         batches = read_parallel(_opened(logs, options), threads)
@@ -435,6 +446,13 @@ def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> p
     buffers = content if isinstance(content, list) else [content]
     wrapped = [_validity(validity), pa.py_buffer(places), *map(pa.py_buffer, buffers)]
     return pa.Array.from_buffers(kind, rows, wrapped, nulls)
+
+
+def as_text(values: pa.Array) -> pa.Array:
+    """Return an array of bytes, not a slice of one, as strings: see `_text`."""
+    validity, places, content = values.buffers()
+    content = b"" if content is None else content
+    return _text(len(values), (values.null_count, validity, places, content))
 
 
 def _text(

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset
+from kafkastore.log.batch_reading import read_records
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_view import LogView
-from kafkastore.log.record_reading import read_records
 from kafkastore.lookup.mtime_search import last_written_ms
 from kafkastore.lookup.rules import LookupChoice
 

@@ -17,6 +17,7 @@ from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.lookup import broker, correct, kip_33, legacy
+from kafkastore.lookup.checking_ahead import check_ahead
 from kafkastore.lookup.last_stable_offset import last_stable_offset_of
 from kafkastore.lookup.mtime_search import MtimeLookup
 from kafkastore.lookup.past_damage import find_past_damage
@@ -102,9 +103,13 @@ def find_offsets(
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
     remote: dict[int, InRemoteSegmentError] | None = None,
+    threads: int = 1,
 ) -> NDArray[np.void]:
     """Find the offsets for many times; see `PartitionLog.offsets_for_timestamps`."""
     remote = {} if remote is None else remote
+    asked = as_targets(target_timestamps)
+    if asked.size and choice not in view.facts:
+        check_ahead([(view, int(asked.max()))], choice, threads)
     try:
         return view.retry_if_changed(lambda: _find_many(view, target_timestamps, choice, remote))
     except CorruptionError:

@@ -19,6 +19,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
+cimport cython
+
 from kafkastore.formats.records.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -312,7 +314,8 @@ cdef class SegmentSearch:
 
     Index entries are fixed at creation; each search reads the log up to its size at opening. The
     state that a search changes belongs to one thread until the search ends: a second thread gets an
-    object of its own. Everything else is read only, or changed with the GIL held.
+    object of its own. Everything else is read only, or changed with the GIL held, which critical
+    sections replace in a Python without one.
     """
 
     cdef object _open_log
@@ -358,13 +361,14 @@ cdef class SegmentSearch:
 
     def close_log(self):
         """Close the log, unless a search is using it; the next search opens it again."""
-        self._log = None
-        if not self._is_busy:
-            free(self._window.bytes)
-            free(self._next_positions)
-            self._next_positions = NULL
-            self._window.bytes = NULL
-            self._window.capacity = 0
+        with cython.critical_section(self):
+            self._log = None
+            if not self._is_busy:
+                free(self._window.bytes)
+                free(self._next_positions)
+                self._next_positions = NULL
+                self._window.bytes = NULL
+                self._window.capacity = 0
 
     def clear_used(self):
         """Return whether the search was used since the last call."""
@@ -448,8 +452,7 @@ cdef class SegmentSearch:
                         answer[done].leader_epoch = -1
                         done += 1
         finally:
-            free_one._payload = None
-            free_one._is_busy = False
+            free_one._release()
 
     def trace(self, int64_t target_timestamp, int64_t starting_offset):
         """Do `find`, and return the steps of the search as a `SearchTrace`."""
@@ -489,8 +492,7 @@ cdef class SegmentSearch:
                     HEADER_READ if search.header.size >= LARGE_BATCH else INTERVAL_READ)
                 free_one._later_read = read_size_for(search.header.size)
         finally:
-            free_one._payload = None
-            free_one._is_busy = False
+            free_one._release()
         if outcome == IS_NONE:
             return None
         return new_named_triple(
@@ -500,36 +502,47 @@ cdef class SegmentSearch:
     cdef SegmentSearch _free_one(self):
         """Return this object, or a copy if another thread is using it, marked as busy."""
         cdef SegmentSearch copy
-        if not self._is_busy:
-            self._is_busy = True
-            return self
+        with cython.critical_section(self):
+            if not self._is_busy:
+                self._is_busy = True
+                return self
         copy = SegmentSearch(
             self._open_log, self._base_offset, self._time_entries, self._offset_entries,
             warm_section=self._warm_section, checks_entries=self._checks_entries,
             skip_control=self._skip_control, checks_order=self._checks_order,
             max_decompressed_bytes=self._max_decompressed_bytes)
         copy._is_busy = True
-        copy._log = self._log
-        copy._window.descriptor = self._window.descriptor
-        copy._window.file_size = self._window.file_size
-        copy._is_placed, copy._largest_offset = self._is_placed, self._largest_offset
+        with cython.critical_section(self):
+            copy._log = self._log
+            copy._window.descriptor = self._window.descriptor
+            copy._window.file_size = self._window.file_size
+            copy._is_placed, copy._largest_offset = self._is_placed, self._largest_offset
         return copy
+
+    cdef int _release(self) except -1:
+        """End the search that this object is used for."""
+        self._payload = None
+        with cython.critical_section(self):
+            self._is_busy = False
+        return 0
 
     cdef object _begin(self, Search* search, Py_ssize_t first_read):
         """Open the log if it is closed; it stays open while the result is kept."""
         cdef int descriptor
         cdef int64_t size, largest_offset
         cdef bint is_placed
-        log = self._log
+        with cython.critical_section(self):
+            log = self._log
         if log is None:
             log = self._open_log()
             descriptor, size, bounds = log.descriptor, log.size, log.bounds
             is_placed = bounds is not None and self._checks_order
             largest_offset = bounds.offsets[1] if is_placed else 0
-            # No Python code runs between these lines: another thread sees all of them or none.
-            self._window.descriptor, self._window.file_size = descriptor, size
-            self._is_placed, self._largest_offset = is_placed, largest_offset
-            self._log = log
+            # Another thread sees all of this or none.
+            with cython.critical_section(self):
+                self._window.descriptor, self._window.file_size = descriptor, size
+                self._is_placed, self._largest_offset = is_placed, largest_offset
+                self._log = log
             open_file_limit.register(self)
         self.was_used = True
         self._window.smallest = first_read

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kafkastore.arguments import check_collection, timestamp_ms, whole_number
+from kafkastore.arguments import check_collection, thread_count, timestamp_ms, whole_number
 from kafkastore.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -28,6 +28,8 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
+from kafkastore.lookup.checking_ahead import check_ahead
+from kafkastore.lookup.rules import LookupChoice
 from kafkastore.paths import open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.arrow_export import ArrowExport
@@ -165,6 +167,13 @@ class LogStore(ArrowExport):
         more = [f"and {len(paths) - _SHOWN_PATHS} more"] * (len(paths) > _SHOWN_PATHS)
         shown = ", ".join([*paths[:_SHOWN_PATHS], *more])
         return f"LogStore({shown}, topics={len(self.topics)}, partitions={len(self.partitions)})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: topics or partitions, and the first records of one."""
+        from kafkastore.store.notebook_view import show_partitions
+
+        shown = ", ".join(map(str, self.paths[:_SHOWN_PATHS]))
+        return show_partitions(shown, [*self.partitions], lambda each: next(self.logs_of([each])))
 
     @property
     def paths(self) -> list[Path]:
@@ -337,15 +346,22 @@ class LogStore(ArrowExport):
         """
         from kafkastore.store.log_table import table_of_partitions  # imports pyarrow
 
-        if topics is not None:
-            if partitions is not None:
-                raise ArgumentValueError("partitions", "None if topics are named", partitions)
-            named = [topics] if isinstance(topics, str) else topics
-            check_collection("topics", named)
-            partitions = [each for name in named for each in self.topic(name).topic_partitions]
+        chosen = self.chosen_of(topics, partitions)
         return table_of_partitions(
-            self.logs_of, self.chosen(partitions), columns, dictionary=dictionary, **options
+            self.logs_of, chosen, columns, dictionary=dictionary, **options
         )
+
+    def chosen_of(
+        self, topics: str | Iterable[str] | None, partitions: Iterable[AnyPartition] | None
+    ) -> list[TopicPartition]:
+        """Return the partitions of topics, or those named; see `to_arrow`."""
+        if topics is None:
+            return self.chosen(partitions)
+        if partitions is not None:
+            raise ArgumentValueError("partitions", "None if topics are named", partitions)
+        named = [topics] if isinstance(topics, str) else topics
+        check_collection("topics", named)
+        return self.chosen([each for name in named for each in self.topic(name).topic_partitions])
 
     def offsets_for_times(
         self,
@@ -356,6 +372,7 @@ class LogStore(ArrowExport):
         indexes: Indexes = DEFAULT_INDEXES,
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
+        threads: int | None = None,
     ) -> dict[TopicPartition, TimestampAndOffset | InRemoteSegmentError | None]:
         """Find offsets by time in partitions, as ``KafkaConsumer.offsetsForTimes``.
 
@@ -367,6 +384,8 @@ class LogStore(ArrowExport):
         rules, isolation, indexes, on_corrupt, skipped
             As for `PartitionLog.offset_for_timestamp`. With ``"raise"``, corrupt bytes of one
             partition are an error for all; ``"skip"`` and ``"stop"`` answer for each.
+        threads : int, optional
+            As for `PartitionLog.offsets_for_timestamps`: they read segments of all partitions.
 
         Returns
         -------
@@ -400,6 +419,12 @@ class LogStore(ArrowExport):
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}
+        choice = LookupChoice(rules, isolation, None, indexes)
+        check_ahead(
+            ((log, asked[each]) for each, log in logs.items() if choice not in log.facts),
+            choice,
+            thread_count(threads),
+        )
         found: dict[TopicPartition, TimestampAndOffset | InRemoteSegmentError | None] = {}
         for partition, log in logs.items():
             try:

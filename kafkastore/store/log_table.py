@@ -9,16 +9,16 @@ from weakref import WeakSet
 import pyarrow as pa
 
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.log.latest_records import LatestArguments, read_latest
 from kafkastore.log.log_view import LogView
 from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_many
+from kafkastore.store.latest_records import LatestArguments, read_latest
 
 
 class LogTable:
     """Records as an Arrow table that is read when it is used, and anew each time.
 
     Other libraries read it by the Arrow PyCapsule interface: ``duckdb.sql("from table")``,
-    ``polars.from_arrow(table)``, ``pyarrow.table(table)``. Not thread-safe.
+    ``polars.DataFrame(table)``, ``pyarrow.table(table)``. Not thread-safe.
 
     Parameters
     ----------

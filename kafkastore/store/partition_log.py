@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kafkastore.arguments import timestamp_ms, timestamps_ms
+from kafkastore.arguments import thread_count, timestamp_ms, timestamps_ms
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import InRemoteSegmentError, SegmentGoneError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
 from kafkastore.formats.records.record_batch import Record, RecordBatch
 from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
-from kafkastore.log.batch_reading import read_batches
+from kafkastore.log.batch_reading import read_batches, read_records
 from kafkastore.log.bounds import HighWatermark, LogBounds, find_bounds, find_last_stable
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
-from kafkastore.log.record_reading import read_records
 from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
 from kafkastore.lookup.prepared import find_offset, find_offsets
 from kafkastore.lookup.rules import LookupChoice
@@ -196,6 +195,12 @@ class PartitionLog(LogView, ArrowExport):
         shown = [f"{name}={value}" for name, value in known.items() if value is not None]
         return f"{type(self).__name__}({', '.join([repr(str(self.path)), *shown])})"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: offsets, size and the first records."""
+        from kafkastore.store.notebook_view import show_log
+
+        return show_log(self)
+
     def to_arrow(
         self,
         columns: Sequence[str] | None = None,
@@ -327,7 +332,7 @@ class PartitionLog(LogView, ArrowExport):
         ...     print(batch.num_rows, batch["value"][0])
         >>> frame = texts.to_pandas()                                    # doctest: +SKIP
         >>> frame["value"].map(json.loads)                               # doctest: +SKIP
-        >>> polars.from_arrow(texts)["value"].str.json_decode()          # doctest: +SKIP
+        >>> polars.DataFrame(texts)["value"].str.json_path_match("$.id")  # doctest: +SKIP
         >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
         """
         # Importing pyarrow takes longer than a lookup.
@@ -366,11 +371,12 @@ class PartitionLog(LogView, ArrowExport):
         *,
         start_offset: int | None = None,
         end_offset: int | None = None,
-        start_timestamp: int | None = None,
-        end_timestamp: int | None = None,
+        start_timestamp: int | datetime | None = None,
+        end_timestamp: int | datetime | None = None,
         limit: int | None = None,
         include_headers: bool = False,
         include_tombstones: bool = False,
+        decode: str | None = None,
         dictionary: bool = False,
         batch_rows: int = BATCH_ROWS,
         batch_bytes: int = BATCH_BYTES,
@@ -379,8 +385,9 @@ class PartitionLog(LogView, ArrowExport):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
         indexes: Indexes = DEFAULT_INDEXES,
+        threads: int | None = None,
     ) -> LogTable:
-        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+        """Return the last record of each key as an Arrow table, as if compacted.
 
         Only committed records count, as for ``isolation="read_committed"`` of `to_arrow`: records
         of aborted transactions do not replace earlier ones, and records from the last stable offset
@@ -390,7 +397,7 @@ class PartitionLog(LogView, ArrowExport):
         ----------
         columns : sequence of str, optional
             As for `to_arrow`.
-        start_offset, end_offset, start_timestamp, end_timestamp : int, optional
+        start_offset, end_offset, start_timestamp, end_timestamp
             As for `to_arrow`; records outside do not count. With `end_timestamp` the result is the
             state of the keys at that time.
         limit : int, optional
@@ -399,9 +406,9 @@ class PartitionLog(LogView, ArrowExport):
             As for `to_arrow`.
         include_tombstones : bool
             Whether a key whose last value is null, which deletes the key, has a row.
-        dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
+        decode, dictionary, batch_rows, batch_bytes, verify, max_decompressed_bytes
             As for `to_arrow`.
-        on_corrupt, skipped, indexes
+        on_corrupt, skipped, indexes, threads
             As for `to_arrow`.
 
         Returns
@@ -431,6 +438,7 @@ class PartitionLog(LogView, ArrowExport):
             (self.topic_partition,),
             columns,
             include_tombstones=include_tombstones,
+            decode=decode,
             dictionary=dictionary,
             start_offset=start_offset,
             end_offset=end_offset,
@@ -445,6 +453,7 @@ class PartitionLog(LogView, ArrowExport):
             on_corrupt=on_corrupt,
             skipped=skipped,
             indexes=indexes,
+            threads=threads,
         )
 
     def offset_for_timestamp(
@@ -533,6 +542,7 @@ class PartitionLog(LogView, ArrowExport):
         on_corrupt: OnCorrupt = "raise",
         skipped: list[SkippedBytes] | None = None,
         remote: dict[int, InRemoteSegmentError] | None = None,
+        threads: int | None = None,
     ) -> NDArray[np.void]:
         """Find the offsets for many times, as `offset_for_timestamp` does for one.
 
@@ -545,6 +555,9 @@ class PartitionLog(LogView, ArrowExport):
             As for `offset_for_timestamp`.
         remote : dict of int to InRemoteSegmentError, optional
             Gets the remote segment of each time whose answer is in remote storage.
+        threads : int, optional
+            How many threads read the segments of a log whose first lookup this is. Default: the
+            number of processors that this process may use.
 
         Returns
         -------
@@ -561,7 +574,13 @@ class PartitionLog(LogView, ArrowExport):
         target_timestamps = timestamps_ms("target_timestamps", target_timestamps)
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
-            self, target_timestamps, choice, check_on_corrupt(on_corrupt), skipped, remote
+            self,
+            target_timestamps,
+            choice,
+            check_on_corrupt(on_corrupt),
+            skipped,
+            remote,
+            thread_count(threads),
         )
 
     def explain_timestamp(

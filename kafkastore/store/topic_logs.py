@@ -15,8 +15,8 @@ from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from kafkastore.log.latest_records import LatestArguments
     from kafkastore.log.records_as_arrow import ArrowArguments
+    from kafkastore.store.latest_records import LatestArguments
     from kafkastore.store.log_table import LogTable
 
 #: How many topics' names are shown.
@@ -61,6 +61,14 @@ class TopicLogs(ArrowExport):
 
     def __repr__(self) -> str:
         return f"TopicLogs({self.name!r}, partitions={len(self)})"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the partitions, and the first records of one."""
+        from kafkastore.store.notebook_view import show_partitions
+
+        return show_partitions(
+            self.name, self.topic_partitions, lambda each: next(self.store.logs_of([each]))
+        )
 
     @property
     def partitions(self) -> tuple[int, ...]:
@@ -179,7 +187,7 @@ class TopicLogs(ArrowExport):
         dictionary: bool = False,
         **options: Unpack[LatestArguments],
     ) -> LogTable:
-        """Return the last record of each key as an Arrow table, as compaction would leave the log.
+        """Return the last record of each key as an Arrow table, as if compacted.
 
         A key may be in several partitions, as after their number was raised. Then the partition
         with its newest record by timestamp counts, or of several equally new ones that with the

@@ -6,8 +6,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkastore.cli.output.bytes_text import format_bytes, json_bytes
+from kafkastore.cli.output.bytes_text import json_bytes
 from kafkastore.cli.output.json_lines import json_line
+from kafkastore.shown_text import format_bytes
 
 
 @given(st.binary(max_size=400) | st.text().map(str.encode), st.none() | st.integers(2, 70))

@@ -9,8 +9,8 @@ from cli.running import Run, assert_one_sentence
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
 
-from kafkastore.cli.output.tables import format_size
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.shown_text import format_size
 
 
 def test_the_table_has_offsets_times_sizes_and_missing_files(

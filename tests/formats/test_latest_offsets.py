@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 
 import numpy as np
@@ -16,6 +17,7 @@ from models.seed import SEED
 from kafkastore.errors import ArgumentValueError, OffsetOverflowError
 from kafkastore.formats.records.latest_offsets import LatestOffsets, hash_of_key
 
+SECRET = random.Random(SEED).randbytes(16)
 #: Larger than what the slots after the last one, and the smallest table, cost for each key.
 MANY_KEYS = 200_000
 
@@ -63,7 +65,7 @@ def expected(partitions):
 @bounded(300)
 @given(PARTITIONS, st.integers(0, 9))
 def test_the_last_offset_of_each_key_is_that_of_a_dict(partitions, first):
-    table = LatestOffsets(across_partitions=True)
+    table = LatestOffsets(SECRET, across_partitions=True)
     shifts = []
     for records in partitions:
         shifts.append(table.end_place)
@@ -92,7 +94,7 @@ def numbered(start, count):
 
 @pytest.mark.parametrize(("across_partitions", "most"), [(False, 26), (True, 32)])
 def test_a_key_takes_at_most_these_bytes_also_while_the_table_grows(across_partitions, most):
-    table = LatestOffsets(across_partitions=across_partitions)
+    table = LatestOffsets(SECRET, across_partitions=across_partitions)
     step = 5000
     for start in range(0, MANY_KEYS, step):
         offsets = longs(range(start, start + step))
@@ -119,9 +121,9 @@ def add(table, count, step=1000):
         numbers = np.arange(start, start + step)
         table.add(step, (0, None, ends, numbers), numbers, numbers)
 
-add(LatestOffsets(across_partitions=True), 10_000)
+add(LatestOffsets(bytes(16), across_partitions=True), 10_000)
 before = peak()
-table = LatestOffsets(across_partitions=True)
+table = LatestOffsets(bytes(16), across_partitions=True)
 add(table, 1_000_000)
 print((peak() - before) / table.count)
 """
@@ -144,7 +146,7 @@ def test_keys_by_one_producer_do_not_fill_neighbouring_slots():
         "long": [b"x" * size for size in range(3000)],
     }
     for keys in families.values():
-        table = LatestOffsets()
+        table = LatestOffsets(SECRET)
         table.add(len(keys), columns(keys), longs(range(len(keys))))
         assert table.count == len(keys)
         assert all(found_in(table, keys, range(len(keys))))
@@ -154,25 +156,25 @@ def test_two_tables_have_different_secrets_and_the_same_answers():
     chance = random.Random(SEED)
     keys = [b"%d" % chance.randrange(500) for _ in range(3000)]
     answers = []
-    for secret in (None, bytes(16), bytes(range(16))):
-        table = LatestOffsets(secret=secret)
+    for secret in (SECRET, bytes(16), bytes(range(16))):
+        table = LatestOffsets(secret)
         table.add(len(keys), columns(keys), longs(range(len(keys))))
         answers.append(found_in(table, keys, range(len(keys))))
     assert answers[0] == answers[1] == answers[2]
 
 
 def test_end_offsets_of_all_partitions_together_fit_63_bits():
-    table = LatestOffsets(across_partitions=True)
+    table = LatestOffsets(SECRET, across_partitions=True)
     table.add(1, columns([b"k"]), longs([2**63 - 2]), longs([0]))
     assert table.end_place == 2**63 - 1
     with pytest.raises(OffsetOverflowError):
         table.add(1, columns([b"k"]), longs([0]), longs([0]), table.end_place)
     with pytest.raises(OffsetOverflowError):
-        LatestOffsets().add(1, columns([b"k"]), longs([-1]))
+        LatestOffsets(SECRET).add(1, columns([b"k"]), longs([-1]))
 
 
 def test_buffers_that_do_not_fit_are_refused():
-    table = LatestOffsets()
+    table = LatestOffsets(SECRET)
     first, validity, ends, values = columns([b"key", None])
     offsets = longs([0, 1])
     for wrong in (
@@ -192,9 +194,9 @@ def test_buffers_that_do_not_fit_are_refused():
     with pytest.raises(ArgumentValueError):
         table.add(-1, (first, validity, ends, values), offsets)
     with pytest.raises(TypeError):
-        LatestOffsets(across_partitions=True).add(2, (first, validity, ends, values), offsets)
+        LatestOffsets(SECRET, across_partitions=True).add(2, columns([b"a", b"b"]), offsets)
     with refused("secret"):
-        LatestOffsets(secret=b"short")
+        LatestOffsets(b"short")
     assert table.count == 0
     table.add(2, (first, None, ends, values), offsets)
     assert table.count == 2
@@ -251,3 +253,28 @@ def test_the_hash_is_siphash_with_128_bits():
     for size in (*range(40), 255, 256, 1000):
         secret, key = chance.randbytes(16), chance.randbytes(size)
         assert hash_of_key(key, secret) == sip_hash(secret, key)
+
+
+def test_a_table_that_several_threads_use_at_once_refuses_all_but_one():
+    """Each call is done, or refused; the table is whole afterwards."""
+    table, outcomes = LatestOffsets(SECRET), []
+    keys = numbered(0, 20_000)
+    given, offsets = columns(keys), longs(range(len(keys)))
+
+    def add():
+        for _ in range(5):
+            try:
+                table.add(len(keys), given, offsets)
+                outcomes.append(True)
+            except RuntimeError:
+                outcomes.append(False)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 20
+    assert any(outcomes)
+    assert table.count == len(keys)
+    assert all(found_in(table, keys, range(len(keys))))

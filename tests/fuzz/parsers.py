@@ -338,7 +338,7 @@ def read_latest_offsets(data):
     validity = None if parts[0] & 1 else exactly(parts[1:2])
     keys = 0, validity, exactly(parts[2 : 2 + 4 * (rows + 1)]), exactly(data[40:])
     offsets = exactly(np.arange(rows).view(np.uint8))
-    latest = latest_offsets.LatestOffsets()
+    latest = latest_offsets.LatestOffsets(bytes(16))
     try:
         latest.add(rows, keys, offsets)
     except ValueError:

@@ -19,9 +19,9 @@ from models.seed import SEED, examples, some
 import kafkastore
 from kafkastore import CorruptBatchError
 from kafkastore.errors import ArgumentTypeError
-from kafkastore.log import latest_records
 from kafkastore.log.damage import SkippedBytes
 from kafkastore.log.records_as_arrow import ArrowOptions
+from kafkastore.store.latest_records import LatestRecords
 
 MICROS_END = 2**63 // 1000
 
@@ -43,14 +43,6 @@ def wanted(found):
     return [
         (partition, offset, timestamp if abs(timestamp) <= MICROS_END else None, key, value)
         for partition, (offset, timestamp, _, key, value, *_) in found
-    ]
-
-
-def comparable(records):
-    """The records as Arrow sees them: without a timestamp where it has no room for one."""
-    return [
-        (offset, timestamp if abs(timestamp) <= MICROS_END else -1, *others)
-        for offset, timestamp, *others in records
     ]
 
 
@@ -87,14 +79,13 @@ def test_keys_that_moved_between_partitions_have_their_newest_record(tmp_path):
         logs = topic_logs(f"{SEED}/topic/{number}", 4)
         root = write_topic(tmp_path / str(number), "t", logs)
         topic = kafkastore.open(root).topic("t")
-        records = {n: comparable(committed(log)) for n, log in logs.items()}
+        records = {n: committed(log) for n, log in logs.items()}
         keys = [{record[3] for record in each} - {None} for each in records.values()]
         moved += sum(map(len, keys)) > len(set().union(*keys))
         for tombstones in (False, True):
             got = rows(topic.latest(include_tombstones=tombstones))
             found = latest(records, include_tombstones=tombstones)
-            wanted_offsets = [(partition, record[0]) for partition, record in found]
-            assert [each[:2] for each in got] == wanted_offsets
+            assert got == wanted(found)
         shutil.rmtree(root)
     assert moved
 
@@ -160,6 +151,35 @@ def test_columns_are_those_of_to_arrow(tmp_path):
     assert full.schema == log.to_arrow(include_headers=True).schema
     assert full.read_all()["headers"].to_pylist() == [[{"key": "name", "value": b"x"}]]
     assert log.latest([]).read_all().num_rows == 1
+    text = log.latest(["key", "value"], decode="utf-8", dictionary=True).read_all()
+    assert text.to_pydict() == {"key": ["k"], "value": ["v"]}
+    topic, all_rows = (read(["topic"], dictionary=True) for read in (log.latest, log.to_arrow))
+    assert topic.read_all().schema == topic.schema == all_rows.schema
+
+
+def test_text_that_is_not_utf_8_is_found_by_its_bytes(tmp_path):
+    """Both keys become the same text."""
+    log = one_log(tmp_path, record(b"\xff", b"a"), record(b"\xfe", b"\xfd"), record(b"", b""))
+    found = log.latest(["key", "value"], decode="utf-8").read_all()
+    assert found.to_pydict() == {"key": ["\ufffd"] * 2 + [""], "value": ["a", "\ufffd", ""]}
+    assert log.latest(["key"], decode="utf-8", start_offset=2).read_all()["key"].to_pylist() == [""]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads_gives_the_same_rows(tmp_path, threads):
+    """The log is large enough to be read in pieces."""
+    chance = random.Random(SEED)
+    batches = [
+        Batch(tuple(
+            Row(number, 5, b"%d" % chance.randrange(5000), chance.randbytes(1000))
+            for number in range(50)
+        ))
+        for _ in range(100)
+    ]
+    log = one_log(tmp_path, *batches)
+    last = {each.key: each for each in log.records()}
+    wanted_rows = sorted((each.offset, each.key, each.value) for each in last.values())
+    assert [(row[1], *row[3:]) for row in rows(log.latest(threads=threads))] == wanted_rows
 
 
 def test_small_results_are_joined_and_large_ones_divided(tmp_path):
@@ -229,17 +249,15 @@ def test_random_damage_that_is_skipped_leaves_the_last_readable_record_of_each_k
 
 def test_what_is_appended_between_the_passes_does_not_count(tmp_path):
     log = one_log(tmp_path, record(b"k", b"first"), record(b"other", b"v"))
-    reader = log.latest()
-    batch = record(b"k", b"later").with_offset(2)
-    assert rows(log.latest())[0][1] == 0
-    found, _ = latest_records.find_latest((log,), ArrowOptions(isolation="read_committed"))
+    latest_records = LatestRecords(across_partitions=False)
+    latest_records.add(log, ArrowOptions())
     with open(log.segments[-1].log_path, "ab") as file:
-        file.write(batch.data)
+        file.write(record(b"k", b"later").with_offset(2).data)
     log.refresh()
-    key = (0, None, memoryview(b"\0\0\0\0\1\0\0\0"), b"k")
-    assert found.find_latest(1, key, (0).to_bytes(8, "little")) == b"\1"
-    assert found.find_latest(1, key, (2).to_bytes(8, "little")) == b"\0"
-    assert [row[1] for row in rows(reader)] == [1, 2]  # reading begins with the first batch
+    (batch,) = latest_records.read(log, ArrowOptions(binary_view=True))
+    assert batch["offset"].to_pylist() == [0, 1]
+    assert batch.schema == log.to_arrow(binary_view=True).schema
+    assert [row[1] for row in rows(log.latest())] == [1, 2]
 
 
 # Logs before and after real cleaners

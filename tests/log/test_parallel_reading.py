@@ -328,6 +328,10 @@ def test_an_unknown_error_in_a_thread_is_raised_and_ends_the_others(
     assert threads_left() == []
 
 
+def read_many(logs, **options):
+    return records_as_arrow.read_many(logs, records_as_arrow.ArrowOptions(**options))
+
+
 def test_several_logs_are_read_in_order_up_to_the_first_error(tmp_path, small_pieces):
     roots = [
         Log((Segment(0, batches_of(50, value=b"%d" % number)).indexed(interval=200),))
@@ -337,16 +341,16 @@ def test_several_logs_are_read_in_order_up_to_the_first_error(tmp_path, small_pi
     logs = [kafkastore.open(root)["t-0"] for root in roots]
     expected = [row for log in logs for row in read(log, 1)[0]]
     for threads in (1, 3):
-        reader = records_as_arrow.read_many(logs, threads=threads)
+        reader = read_many(logs, threads=threads)
         assert rows_of(reader) == (expected, None)
-        limited = records_as_arrow.read_many(logs, ["offset"], limit=77, threads=threads)
+        limited = read_many(logs, columns=["offset"], limit=77, threads=threads)
         assert len(rows_of(limited)[0]) == 77
     path = logs[2].segments[0].log_path
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     for threads in (1, 3):
-        rows, error = rows_of(records_as_arrow.read_many(logs, threads=threads))
+        rows, error = rows_of(read_many(logs, threads=threads))
         assert rows == expected[: len(rows)]
         assert 100 < len(rows) < 150
         assert isinstance(error, CorruptionError)
@@ -361,7 +365,7 @@ def test_a_log_that_cannot_be_opened_is_an_error_after_the_rows_before_it(tmp_pa
         raise KafkaStoreError("the second")
 
     for threads in (1, 2):
-        rows, error = rows_of(records_as_arrow.read_many(logs(), threads=threads))
+        rows, error = rows_of(read_many(logs(), threads=threads))
         assert len(rows) == 50
         assert str(error) == "the second"
 

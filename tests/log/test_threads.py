@@ -157,6 +157,7 @@ QUESTIONS = {
     "Arrow from a time": each_time(
         lambda log, time: log.to_arrow(["offset"], start_timestamp=time, limit=3).read_all()),
     "committed Arrow": of_log(lambda log: log.to_arrow(isolation="read_committed").read_all()),
+    "latest": of_log(lambda log: log.latest().read_all()),
     "summaries": each_segment(lambda segment: (segment.summary, segment.next_offset)),
     "largest timestamps": each_segment(lambda segment: segment.largest_record_timestamp()),
     "times in segments": each_segment(lambda segment: [

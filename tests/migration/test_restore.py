@@ -9,12 +9,14 @@ import shutil
 import pytest
 from changes.small_store import contents
 from kafkastore.migration import plan_restore
+from models.disk_contents import overwrite
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 
 import kafkastore
 from kafkastore import ChangeRefusedError, LogDirWriter, Plan, RefusalReason
 from kafkastore.changes.plan import InvalidPlanError
+from kafkastore.checks.predict import Outcome
 from kafkastore.checks.reindex import plan_reindex
 from kafkastore.errors import PlanRefusedError
 from kafkastore.formats.state import producer_snapshot
@@ -146,6 +148,65 @@ def test_of_producers_only_open_transactions_are_kept(tmp_path, new_logs, has_sn
     committed = kafkastore.open(root)["t", 0].records(isolation="read_committed")
     assert [each.offset for each in committed] == [0, 1]
     assert not [each for each in kafkastore.verify(root) if each.path.suffix == ".snapshot"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_transaction_indexes_are_rebuilt(tmp_path, new_logs, is_there):
+    """A machine that lost power may have lost them, and a broker trusts them."""
+    batches = [
+        Batch((Row(offset, 100, b"k", b"v"),), producer_id=offset, producer_epoch=0,
+              base_sequence=0, is_transactional=True)
+        for offset in (0, 1)
+    ]
+    ends = [marker(2, 100, is_commit=False, producer_id=0), marker(3, 100, producer_id=1)]
+    source = Log((Segment(0, (*batches, *ends)).indexed(),)).write(tmp_path / "source")
+    if is_there:
+        (source / "t-0" / f"{0:020}.txnindex").write_bytes(bytes(34))
+    root = new_logs("t-0")
+    kafkastore.apply(plan_restore(source, root))
+    (segment,) = kafkastore.open(root)["t", 0].segments
+    assert segment.transaction_index.entries().tolist() == [(0, 0, 2, 1)]
+    assert not [each for each in kafkastore.verify(root) if each.path.suffix == ".txnindex"]
+
+
+@pytest.mark.parametrize(("offset", "expected"), [(3, []), (4, [7])])
+def test_producers_before_the_first_segment_are_those_of_a_snapshot_there(
+    tmp_path, new_logs, offset, expected
+):
+    """An older one is left over: its transaction may have ended since."""
+    batch = Batch((Row(4, 100, b"k", b"v"),))
+    source = Log((Segment(4, (batch,)).indexed(),)).write(tmp_path / "source")
+    (source / "t-0" / f"{offset:020}.snapshot").write_bytes(
+        producer_snapshot.pack([(7, 0, 0, 2, 0, 100, -1, 2)]))
+    root = new_logs("t-0")
+    kafkastore.apply(plan_restore(source, root))
+    (path,) = (root / "t-0").glob("*.snapshot")
+    assert path.name == f"{5:020}.snapshot"
+    found = producer_snapshot.parse(path.read_bytes())
+    assert found["producer_id"].tolist() == expected
+
+
+@pytest.mark.parametrize("tail", [b"", bytes(500)], ids=["incomplete batch", "preallocated"])
+def test_bytes_after_the_last_batch_are_not_restored(tmp_path, new_logs, tail):
+    """The new broker was stopped, so it would keep them and append after them."""
+    source = write_source(tmp_path / "source")
+    path = source / "t-0" / f"{4:020}.log"
+    whole = path.read_bytes()
+    path.write_bytes(whole + (tail or Batch((Row(8, 100, b"k", b"v"),)).data[:-1]))
+    root = new_logs("t-0")
+    kafkastore.apply(plan_restore(source, root))
+    assert (root / "t-0" / path.name).read_bytes() == whole
+    (prediction,) = kafkastore.predict_start(root)
+    assert prediction.outcome is Outcome.IS_LOADED
+
+
+@pytest.mark.parametrize("base_offset", [0, 4])
+def test_a_corrupt_batch_is_refused(tmp_path, new_logs, base_offset):
+    source = write_source(tmp_path / "source")
+    path = source / "t-0" / f"{base_offset:020}.log"
+    overwrite(path, (path.stat().st_size - 1, b"!"))
+    error = refusal(source, new_logs("t-0"))
+    assert (error.reason, error.path) == (RefusalReason.OTHER, path)
 
 
 def refusal(source, root, **options):

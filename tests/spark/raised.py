@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from pyspark.errors import PySparkException
 
-from kafkastore.spark.source.data_loss import DataLossError, Loss
+from kafkastore.store.data_loss import DataLossError, Loss
 
 #: Kind of loss, partition, and offset where reading can continue.
 Fields = tuple[str, str, int]

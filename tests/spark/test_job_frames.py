@@ -483,7 +483,7 @@ def test_columns_are_those_of_the_document():
         ("records_to_parquet", written_schema()),
     )
     # These have no chapter with a list of columns.
-    others = ["verify_summary", "migrate", "reindex"]
+    others = ["verify_summary", "latest_records", "migrate", "reindex"]
     assert sorted([*(name for name, _ in tables), *others]) == sorted(jobs.__all__)
     for name, schema in tables:
         from pyspark.sql.pandas.types import from_arrow_schema

@@ -8,9 +8,9 @@ import pytest
 from spark.raised import losses
 
 import kafkastore
-from kafkastore.spark.source.data_loss import DataLossError
 from kafkastore.spark.source.data_source import KafkaStoreDataSource
 from kafkastore.spark.source.slices import SlicePack
+from kafkastore.store.data_loss import DataLossError
 from kafkastore.writing.log_dir_writer import LogDirWriter
 
 BATCHES, ROWS = 30, 10  # of 50 bytes

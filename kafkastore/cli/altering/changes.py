@@ -34,8 +34,9 @@ from kafkastore.cli.output.failures import (
 )
 from kafkastore.cli.output.grouped_lines import verbose_option
 from kafkastore.cli.output.json_lines import json_option, write_json
-from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.log.time_text import format_time
+from kafkastore.shown_text import format_size
 from kafkastore.store.log_store import open_store
 
 _AREAS = click.argument("areas", metavar="AREA...", nargs=-1, required=True, type=ANY_PATH)

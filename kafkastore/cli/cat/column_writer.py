@@ -1,43 +1,144 @@
 """Write records in Arrow's formats and Parquet."""
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from kafkastore.cli.cat.parquet_parts import PartsWriter
 from kafkastore.cli.output.output_file import open_columns_writer
-from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
+from kafkastore.formats.records.record_columns import BATCH_ROWS, HEADERS_COLUMN, KAFKA_COLUMNS
+from kafkastore.log.parallel_map import ParallelMap
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
+    from pyarrow import RecordBatch, Schema
 
     from kafkastore.store.partition_log import PartitionLog
 
 COLUMN_FORMS = ("arrow", "arrows", "parquet")
 #: Size of a Parquet row group; larger than an Arrow batch, because readers skip by row group.
 _ROW_GROUP_ROWS = 100_000
-_ROW_GROUP_BYTES = 32 * 1024 * 1024
+_ROW_GROUP_BYTES = 8 * 1024 * 1024
 
 
 class ColumnWriter:
-    """Writes record batches as an Arrow IPC file or stream, or as Parquet."""
+    """Writes record batches as an Arrow IPC file or stream, or as Parquet by several threads."""
 
-    def __init__(self, file: BinaryIO, form: str, *, headers: bool) -> None:
+    def __init__(self, file: BinaryIO, form: str, *, headers: bool, threads: int = 1) -> None:
         from kafkastore.log import records_as_arrow
 
-        columns = records_as_arrow.schema(include_headers=headers)
-        # Minimum and maximum of values would be copies of values that no reader uses.
-        dated = [name for name in columns.names if name != "value"]
-        self._writer = open_columns_writer(file, form, columns, dated=dated)
-        is_parquet = form == "parquet"
-        self.reading: dict[str, Any] = {
-            "include_headers": headers,
-            "batch_rows": _ROW_GROUP_ROWS if is_parquet else BATCH_ROWS,
-            "batch_bytes": _ROW_GROUP_BYTES if is_parquet else BATCH_BYTES,
-        }
+        self.columns, self.reading = self.reading_of(form, headers=headers)
+        columns = records_as_arrow.schema(self.columns)
+        self._file = file
+        self._writer = (
+            _RowGroups(file, columns, threads)
+            if form == "parquet"
+            else open_columns_writer(file, form, columns)
+        )
+
+    @staticmethod
+    def reading_of(form: str, *, headers: bool) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Return the columns of a format, and how to read them."""
+        columns = (*KAFKA_COLUMNS, HEADERS_COLUMN) if headers else KAFKA_COLUMNS
+        return columns, {"batch_rows": _ROW_GROUP_ROWS if form == "parquet" else BATCH_ROWS}
 
     def write_batch(self, _: PartitionLog, batch: RecordBatch) -> None:
-        """Write a batch, for Parquet as one row group."""
+        """Write a batch, for Parquet together with others as one row group."""
         self._writer.write_batch(batch)
+
+    def flush(self) -> None:
+        """Hand over what was written to the system."""
+        self._file.flush()
+
+    def settle(self) -> None:
+        """Free memory: write the row group that is being filled."""
+        if isinstance(self._writer, _RowGroups):
+            self._writer.settle()
 
     def close(self) -> None:
         """Complete the file."""
         self._writer.close()
+
+
+class _Groups(Iterator[list["RecordBatch"]]):
+    """Row groups that nobody encodes yet; more may follow after the last one."""
+
+    def __init__(self) -> None:
+        self.groups: deque[list[RecordBatch]] = deque()
+
+    def __next__(self) -> list[RecordBatch]:
+        if not self.groups:
+            raise StopIteration
+        return self.groups.popleft()
+
+
+class _RowGroups:
+    """Encodes row groups in threads, each as a Parquet file in memory, and joins them.
+
+    As many row groups as there are threads are in memory, and the one that is being filled.
+    """
+
+    def __init__(self, file: BinaryIO, columns: Schema, threads: int) -> None:
+        self._columns = columns
+        # Minimum and maximum of values would be copies of values that no reader uses.
+        self._dated = [name for name in columns.names if name != "value"]
+        self._parts = PartsWriter(file)
+        self._pending: list[RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._groups = _Groups()
+        self._encoded = ParallelMap(
+            self._encode, self._groups, threads, "kafkastore-parquet", queued=1
+        )
+        self._most_unwritten = threads - 1
+        self._unwritten = 0
+
+    def write_batch(self, batch: RecordBatch) -> None:
+        """Add rows, and write what is encoded."""
+        if self._rows + batch.num_rows > _ROW_GROUP_ROWS:
+            self._end_group()
+        self._pending.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._end_group()
+
+    def _end_group(self) -> None:
+        if not self._pending:
+            return
+        self._groups.groups.append(self._pending)
+        self._pending, self._rows, self._bytes = [], 0, 0
+        self._unwritten += 1
+        self._write_down_to(self._most_unwritten)
+
+    def _write_down_to(self, count: int) -> None:
+        """Write encoded row groups until only some are left."""
+        while self._unwritten > count:
+            self._unwritten -= 1
+            part = next(self._encoded, None)
+            if part is None:  # an error was raised, and this closes what was written before
+                return
+            self._parts.write(memoryview(part).cast("B"))
+
+    def _encode(self, batches: list[RecordBatch]) -> Any:
+        """Return a Parquet file with one row group, as an Arrow buffer; none without rows."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with open_columns_writer(sink, "parquet", self._columns, dated=self._dated) as writer:
+            if batches:
+                table = pa.Table.from_batches(batches, self._columns)
+                writer.write_table(table, row_group_size=table.num_rows)
+        return sink.getvalue()
+
+    def settle(self) -> None:
+        """Write all rows, also those of an incomplete row group."""
+        self._end_group()
+        self._write_down_to(0)
+
+    def close(self) -> None:
+        """Complete the file."""
+        self.settle()
+        self._encoded.close()
+        if self._parts.is_empty:
+            self._parts.write(memoryview(self._encode([])).cast("B"))
+        self._parts.close()

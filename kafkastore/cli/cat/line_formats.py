@@ -3,15 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from kafkastore.cli.cat.record_lines import Field, RecordLines
-from kafkastore.cli.output.control_characters import escape_control_characters
 from kafkastore.formats.records.record_columns import HEADERS_COLUMN
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.time_text import format_time
+from kafkastore.shown_text import escape_control_characters
 
 if TYPE_CHECKING:
     from pyarrow import Array, RecordBatch
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from kafkastore.store.partition_log import PartitionLog
 
 Parts = tuple[bytes | Field, ...]
+
+#: Numbers of colours for terminals (ECMA-48).
+_GREEN, _YELLOW, _BLUE, _CYAN, _GREY = 32, 33, 34, 36, 90
 
 #: Columns that a field needs beyond offset and timestamp.
 _COLUMN_BY_FIELD = {
@@ -55,24 +58,63 @@ def json_format(*, headers: bool, for_terminal: bool = False) -> LineFormat:
             Field.JSON_KEY, b", ", Field.JSON_VALUE, *end, b"}\n",
         )  # fmt: skip
 
-    return _line_format(parts_of, for_terminal=for_terminal)
+    return line_format(parts_of, for_terminal=for_terminal)
 
 
-def text_format(*, headers: bool, zone: tzinfo | None) -> LineFormat:
-    """Return the format of lines for people: fields separated by tabs."""
+def csv_format(*, headers: bool, for_terminal: bool = False) -> LineFormat:
+    """Return the format of CSV: the fields of JSON, after a line with their names."""
+    names = (
+        "topic", "partition", "offset", "timestamp", "timestamp_type", "leader_epoch", "key",
+        "key_base64", "value", "value_base64", *(["headers"] if headers else []),
+    )  # fmt: skip
 
     def parts_of(which: TopicPartition) -> Parts:
-        name = escape_control_characters(str(which)).encode("utf-8", "backslashreplace")
-        end: Parts = (b"\t", Field.LINE_HEADERS) if headers else ()
+        topic = _csv_cell(visible(which.topic) if for_terminal else as_bytes(which.topic))
+        end: Parts = (b",", Field.CSV_HEADERS) if headers else ()
         return (
-            name + b"\t", Field.OFFSET, b"\t", Field.TIME, b"\t", Field.LINE_KEY, b"\t",
+            topic + b",%d," % which.partition, Field.OFFSET, b",", Field.TIMESTAMP, b",",
+            Field.TIMESTAMP_TYPE, b",", Field.CSV_EPOCH, b",", Field.CSV_KEY, b",",
+            Field.CSV_VALUE, *end, b"\n",
+        )  # fmt: skip
+
+    head = ",".join(names).encode() + b"\n"
+    return line_format(parts_of, head=head, for_terminal=for_terminal)
+
+
+def _csv_cell(text: bytes) -> bytes:
+    if any(mark in text for mark in (b",", b'"', b"\n", b"\r")):
+        return b'"' + text.replace(b'"', b'""') + b'"'
+    return text
+
+
+def text_format(*, headers: bool, zone: tzinfo | None, in_colour: bool = False) -> LineFormat:
+    """Return the format of lines for people: fields separated by tabs."""
+
+    def coloured(part: bytes | Field, colour: int) -> Parts:
+        return (b"\x1b[%dm" % colour, part, b"\x1b[0m") if in_colour else (part,)
+
+    def parts_of(which: TopicPartition) -> Parts:
+        end: Parts = (b"\t", *coloured(Field.LINE_HEADERS, _GREY)) if headers else ()
+        return (
+            *coloured(visible(str(which)), _CYAN), b"\t", *coloured(Field.OFFSET, _YELLOW), b"\t",
+            *coloured(Field.TIME, _GREEN), b"\t", *coloured(Field.LINE_KEY, _BLUE), b"\t",
             Field.LINE_VALUE, *end, b"\n",
         )  # fmt: skip
 
-    return _line_format(parts_of, zone=zone)
+    return line_format(parts_of, zone=zone)
 
 
-def _line_format(parts_of: Callable[[TopicPartition], Parts], **options: Any) -> LineFormat:
+def visible(text: str) -> bytes:
+    """Return text without characters that a terminal may obey."""
+    return escape_control_characters(text).encode("utf-8", "backslashreplace")
+
+
+def as_bytes(text: str) -> bytes:
+    """Return the bytes of a name in a directory."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+def line_format(parts_of: Callable[[TopicPartition], Parts], **options: Any) -> LineFormat:
     """Return a format with the columns that its fields need."""
     fields = [part for part in parts_of(TopicPartition("", 0)) if not isinstance(part, bytes)]
     needed = {_COLUMN_BY_FIELD[field] for field in fields if field in _COLUMN_BY_FIELD}
@@ -80,22 +122,22 @@ def _line_format(parts_of: Callable[[TopicPartition], Parts], **options: Any) ->
 
 
 class LineWriter:
-    """Writes records as lines; `write` takes the bytes."""
+    """Writes records as lines."""
 
-    def __init__(self, write: Callable[[bytes], object], form: LineFormat) -> None:
-        self._write, self._form = write, form
-        self.reading: dict[str, Any] = {"columns": form.columns, "exact": True}
+    def __init__(self, file: BinaryIO, form: LineFormat) -> None:
+        self._file, self._form = file, form
+        self.columns = form.columns
+        self.reading: dict[str, Any] = {"exact": True}
         self._lines: tuple[TopicPartition, RecordLines] | None = None
         if form.head:
-            write(form.head)
+            file.write(form.head)
 
     def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
         """Write rows with the columns of the format, of types without loss."""
         which = log.topic_partition
         if self._lines is None or self._lines[0] != which:
-            topic = which.topic.encode("utf-8", "surrogateescape")
-            parts = self._form.parts_of(which)
-            made = RecordLines(self._write, parts, topic, self._form.for_terminal)
+            parts, topic = self._form.parts_of(which), as_bytes(which.topic)
+            made = RecordLines(self._file.write, parts, topic, self._form.for_terminal)
             self._lines = which, made
         first = batch.column(0).offset
         columns = _columns_of(batch)
@@ -107,6 +149,17 @@ class LineWriter:
         if self._form.zone is not None:
             numbers["times"] = _times(columns["timestamp"], self._form.zone)
         self._lines[1].write_rows(first + batch.num_rows, columns, first, **numbers)
+
+    def flush(self) -> None:
+        """Hand over what was written to the system."""
+        self._file.flush()
+
+    def settle(self) -> None:
+        """Free the buffer, which is empty after each batch."""
+        self._lines = None
+
+    def close(self) -> None:
+        """Do nothing: lines need no end."""
 
 
 def _times(timestamps: Any, zone: tzinfo) -> tuple[bytes, Any]:

@@ -52,7 +52,7 @@ cpdef enum Field:
 cdef frozenset JSON_FIELDS = frozenset({JSON_TOPIC, JSON_HEADERS})
 
 cdef enum:
-    MOST_PARTS = 64
+    MOST_PARTS = 128
 
 cdef struct LinePart:
     int field
@@ -69,7 +69,7 @@ cdef class RecordLines:
     write : callable
         Takes bytes.
     parts : sequence of bytes or Field
-        What a line consists of; at most 64.
+        What a line consists of; at most 128.
     topic : bytes
         For ``Field.JSON_TOPIC``.
     for_terminal : bool

@@ -10,11 +10,22 @@ if TYPE_CHECKING:
 
 
 class RecordWriter(Protocol):
-    """Writes Arrow record batches; `reading` are the options by which to read them."""
+    """Writes Arrow record batches with some columns.
 
-    @property
-    def reading(self) -> dict[str, Any]:
-        """The `ArrowOptions` that the format needs."""
+    `reading` are other options by which to read them: `records_as_arrow.ArrowOptions`.
+    """
+
+    columns: tuple[str, ...]
+    reading: dict[str, Any]
 
     def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
         """Write the rows of a batch, which is not empty."""
+
+    def flush(self) -> None:
+        """Hand over what was written to the system."""
+
+    def settle(self) -> None:
+        """Free memory: the next rows are for other writers."""
+
+    def close(self) -> None:
+        """Complete the output."""

@@ -1,52 +1,58 @@
 """``kafkastore cat``: print the records of partitions, between offsets or times."""
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from datetime import tzinfo
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from kafkastore.arguments import INT64_MAX
+from kafkastore.arguments import INT64_MAX, thread_count
+from kafkastore.cli import interrupts
 from kafkastore.cli.cat.bounds import Bounds
-from kafkastore.cli.cat.column_writer import COLUMN_FORMS, ColumnWriter
-from kafkastore.cli.cat.line_formats import LineWriter, json_format, text_format
+from kafkastore.cli.cat.following import follow as follow_logs
+from kafkastore.cli.cat.layout import FORMS, choose_layout
+from kafkastore.cli.cat.reading import count_records, of_latest, read_batches
+from kafkastore.cli.cat.record_filter import filter_options, parse_filter
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.options.selection import ANY_PATH, Selection
 from kafkastore.cli.options.times import Moment, indexes_option
 from kafkastore.cli.output.failures import print_note
-from kafkastore.cli.output.output_file import check_output, is_stdout, open_output
+from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.output_file import is_stdout
 from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.progress import progress
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
-from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.damage import SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.store.partition_log import PartitionLog
 
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-
 #: Memory of larger batches is returned to the system before the next one.
 _LARGE_BATCH_BYTES = 32 * 1024 * 1024
-_FORM_BY_SUFFIX = {
-    ".parquet": "parquet", ".arrow": "arrow", ".arrows": "arrows", ".json": "json",
-    ".jsonl": "json", ".ndjson": "json", ".txt": "text",
-}  # fmt: skip
+#: The partitions to read, each with the bounds of what to read of it.
+Ranges = Iterable[tuple[PartitionLog, Bounds]]
 
 
-@store_command("relative-to", "tz", "on-corrupt")
+@store_command("relative-to", "tz", "on-corrupt", "threads")
 @click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
               help="First offset, inclusive.")
 @click.option("--until-offset", type=click.IntRange(min=0), metavar="N",
               help="End offset, exclusive.")
 @click.option("--from", "from_time", metavar="TIME", help="Start time, inclusive.")
 @click.option("--until", "until_time", metavar="TIME", help="End time, exclusive.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of records.")
+@filter_options
+@click.option("--tail", type=click.IntRange(min=0), metavar="N",
+              help="Only the last N of these records in each partition.")
+@click.option("--latest", is_flag=True,
+              help="Only the last record of each key, as compaction would leave it: of committed "
+              "records, and without deleted keys.")
+@click.option("-c", "--limit", type=click.IntRange(min=0), metavar="N",
+              help="Maximum number of records.")
+@click.option("--count", is_flag=True, help="Print only the number of records.")
+@click.option("--follow", is_flag=True,
+              help="Continue with new records until Ctrl-C, which then is not an error.")
 @click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),
@@ -60,16 +66,25 @@ _FORM_BY_SUFFIX = {
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "arrow", "parquet"]),
-    help="Default: by the name of FILE (.parquet, .arrow, .json, .jsonl), else text. arrow (IPC "
-    "file) and parquet have the columns of Spark's Kafka source.",
+    type=click.Choice(FORMS),
+    help="Default: by the extension of FILE (.json, .csv, .parquet, ...), else text. arrow (IPC "
+    "file), arrows (IPC stream) and parquet have the columns of Spark's Kafka source.",
+)
+@click.option(
+    "-f",
+    "--format-string",
+    "template",
+    metavar="STRING",
+    help="The format of a record, as kcat's: %t topic, %p partition, %o offset, %T timestamp, %k "
+    "key, %s value, %K and %S their lengths, %R the value's as 4 bytes, %h headers; \\n \\t \\xHH.",
 )
 @click.option(
     "-o",
     "--output",
     type=ANY_PATH,
     metavar="FILE",
-    help="Write to this file, which appears when it is complete; - is standard output.",
+    help="Write to this file, which appears when it is complete; - is standard output. {topic}, "
+    "{partition} and {date} in its name divide the records among files.",
 )
 def command(
     call: StoreCall,
@@ -77,53 +92,78 @@ def command(
     until_offset: int | None,
     from_time: str | None,
     until_time: str | None,
+    key: str | None,
+    value: str | None,
+    header: tuple[str, ...],
+    tail: int | None,
+    latest: bool,
     limit: int | None,
+    count: bool,
+    follow: bool,
     isolation: Isolation,
     indexes: Indexes,
     headers: bool,
     form: str | None,
+    template: str | None,
     output: Path | None,
 ) -> int:
     """Print records by partition and offset, without transaction markers.
 
     Times select records one by one, because timestamps need not rise with offsets. With --indexes
     trust, segments without such records are not read. TIME is ms since 1970, ISO 8601
-    (2024-03-01T14:05:00Z) or -2h.
+    (2024-03-01T14:05:00Z) or -2h. REGEX is a regular expression of Python for bytes.
     """
-    form = _form(form, call.as_json, output)
+    threads = thread_count(call.threads)
+    layout = choose_layout(
+        form, template, output, as_json=call.as_json, headers=headers, zone=call.zone,
+        threads=threads,
+    )
+    records = parse_filter(key, value, header)
+    if count and (follow or output is not None or template is not None or form is not None):
+        raise click.UsageError("--count prints a number; it takes no format, output or --follow")
+    if follow and (until_offset is not None or until_time is not None):
+        raise click.UsageError("--follow has no end; leave out --until and --until-offset")
+    if latest and (follow or tail is not None):
+        raise click.UsageError("--latest reads whole topics; leave out --tail and --follow")
     times = (from_time, until_time)
     moments = [None if text is None else call.parse_moment(text) for text in times]
-    selection = call.selection
+    selection, problems = call.selection, call.problems
     start, end = _timestamps(call, moments, indexes)
     bounds = Bounds(
         _as_int64(from_offset),
         _as_int64(until_offset),
         start,
         end,
+        _as_int64(tail),
         _as_int64(limit),
         isolation,
         indexes,
+        records,
     )
-    problems = call.problems
-    if output is None or is_stdout(output):
-        _write(sys.stdout.buffer, form, selection, bounds, headers, call.zone, problems)
+    ranges: Ranges = ((log, bounds) for log in problems.logs(selection))
+    if latest:
+        ranges = of_latest(problems.logs(selection), bounds, problems)
+    if count:
+        _print_count(ranges, bounds.limit, problems, as_json=call.as_json)
         return problems.exit_code
-    check_output(output, selection.store)
-    with open_output(output) as file:
-        _write(file, form, selection, bounds, headers, call.zone, problems)
+    to_stdout = output is None or is_stdout(output)
+    with (
+        interrupts.noted() if follow else nullcontext(_never) as is_over,
+        layout.opened(output, selection.store) as writer,
+        progress("records", bounds.limit, while_printing=to_stdout) as advance,
+    ):
+        if follow:
+            ranges = follow_logs(
+                lambda: call.select(*call.paths), bounds, problems, writer.flush, is_over
+            )
+        written = _write(writer, ranges, bounds.limit, threads, problems, advance, is_over)
+    if not written and bounds.limit != 0 and not problems.count and not follow:
+        _note_why_empty(selection)
     return problems.exit_code
 
 
-def _form(form: str | None, as_json: bool, output: Path | None) -> str:
-    """Return the output format that the options request."""
-    if as_json and form not in (None, "json"):
-        raise click.UsageError(f"--json and --format {form} cannot be combined")
-    suffix = "" if output is None else output.suffix.lower()
-    chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
-    is_shown = output is None or (is_stdout(output) and sys.stdout.isatty())
-    if chosen in ("arrow", "parquet") and is_shown:
-        raise click.UsageError(f"--format {chosen} needs a file: -o FILE")
-    return chosen
+def _never() -> bool:
+    return False
 
 
 def _as_int64(number: int | None) -> int | None:
@@ -141,89 +181,60 @@ def _timestamps(
     return start, end
 
 
-@contextmanager
-def _open_writer(
-    file: BinaryIO, form: str, headers: bool, zone: tzinfo | None
-) -> Iterator[RecordWriter]:
-    """Open a writer of the requested format."""
-    if form in COLUMN_FORMS:
-        with closing(ColumnWriter(file, form, headers=headers)) as writer:
-            yield writer
-    elif form == "json":
-        yield LineWriter(file.write, json_format(headers=headers))
-    else:
-        yield LineWriter(file.write, text_format(headers=headers, zone=zone))
-
-
 def _write(
-    file: BinaryIO,
-    form: str,
-    selection: Selection,
-    bounds: Bounds,
-    headers: bool,
-    zone: tzinfo | None,
+    writer: RecordWriter,
+    ranges: Ranges,
+    limit: int | None,
+    threads: int,
     problems: Problems,
-) -> None:
-    """Write the selected records, up to the limit, batch by batch."""
+    advance: Callable[[int], None],
+    is_over: Callable[[], bool],
+) -> int:
+    """Write the records of ranges, up to the limit, batch by batch; return how many."""
     from pyarrow import default_memory_pool
 
     count = 0
-    to_stdout = file is sys.stdout.buffer
-    with (
-        _open_writer(file, form, headers, zone) as writer,
-        progress("records", bounds.limit, while_printing=to_stdout) as advance,
-    ):
-        for log in problems.logs(selection):
+    for log, bounds in ranges:
+        skipped: list[SkippedBytes] = []
+        left = None if limit is None else limit - count
+        batches = read_batches(log, writer, bounds, left, threads, problems.on_corrupt, skipped)
+        for batch in problems.until_error(log.topic_partition, batches):
+            writer.write_batch(log, batch)
+            rows: int = batch.num_rows
+            count += rows
+            advance(rows)
+            if count == limit or is_over():
+                return count
+            is_large = batch.nbytes > _LARGE_BATCH_BYTES
+            del batch  # may be large; free it before the next batch is decompressed
+            if is_large:  # also free the memory that Arrow wrote it from
+                default_memory_pool().release_unused()
+        problems.add_skipped(log.topic_partition, skipped)
+    return count
+
+
+def _print_count(
+    ranges: Ranges, limit: int | None, problems: Problems, *, as_json: bool
+) -> None:
+    """Print the number of selected records."""
+    count = 0
+    with progress("records", limit) as advance:
+        for log, bounds in ranges:
             skipped: list[SkippedBytes] = []
-            left = None if bounds.limit is None else bounds.limit - count
-            batches = _batches(log, writer, bounds, left, problems.on_corrupt, skipped)
-            for batch in problems.until_error(log.topic_partition, batches):
-                writer.write_batch(log, batch)
-                count += batch.num_rows
-                advance(batch.num_rows)
-                if count == bounds.limit:
-                    return
-                is_large = batch.nbytes > _LARGE_BATCH_BYTES
-                del batch  # may be large; free it before the next batch is decompressed
-                if is_large:  # also free the memory that Arrow wrote it from
-                    default_memory_pool().release_unused()
+            counts = count_records(log, bounds, problems.on_corrupt, skipped)
+            for number in problems.until_error(log.topic_partition, counts):
+                count += number
+                advance(number)
             problems.add_skipped(log.topic_partition, skipped)
-    if not problems.count:
-        _note_if_none(count, selection, bounds)
+    count = count if limit is None else min(count, limit)
+    if as_json:
+        write_json({"records": count})
+    else:
+        print(count)
 
 
-def _batches(
-    log: PartitionLog,
-    writer: RecordWriter,
-    bounds: Bounds,
-    limit: int | None,
-    on_corrupt: OnCorrupt,
-    skipped: list[SkippedBytes],
-) -> Iterator[RecordBatch]:
-    """Yield a partition's records within the bounds, in non-empty batches."""
-    if limit == 0:
-        return
-    from kafkastore.log.records_as_arrow import ArrowOptions, read
-
-    options = ArrowOptions(
-        start_offset=bounds.start_offset,
-        end_offset=bounds.end_offset,
-        start_timestamp=bounds.start_timestamp,
-        end_timestamp=bounds.end_timestamp,
-        limit=limit,
-        isolation=bounds.isolation,
-        indexes=bounds.indexes,
-        on_corrupt=on_corrupt,
-        skipped=skipped,
-        **writer.reading,
-    )
-    yield from read(log, options)
-
-
-def _note_if_none(count: int, selection: Selection, bounds: Bounds) -> None:
-    """Explain why nothing was printed, if that may be unexpected."""
-    if count or bounds.limit == 0:
-        return
+def _note_why_empty(selection: Selection) -> None:
+    """Explain why nothing was printed."""
     if len(selection.topic_partitions) == 1:
         log = next(selection.logs())
         start, end = log.log_start_offset, log.log_end_offset

@@ -18,11 +18,11 @@ from kafkastore.cli.dump.small_files import DUMPS_BY_NAME, dump_producer_snapsho
 from kafkastore.cli.options.secrets import show_secrets_option
 from kafkastore.cli.options.selection import STORE_PATH
 from kafkastore.cli.options.times import zone_option
-from kafkastore.cli.output.control_characters import escape_control_characters
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, UNREADABLE, format_error, print_problem
 from kafkastore.cli.output.json_lines import json_option
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state import file_names
+from kafkastore.shown_text import escape_control_characters
 
 DUMPS_BY_SUFFIX: Mapping[str, Callable[[Path, DumpOptions], int]] = {
     file_names.LOG_SUFFIX: dump_log,

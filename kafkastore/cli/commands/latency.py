@@ -21,7 +21,7 @@ from kafkastore.use_cases.latency import Latency
 _PERCENTILES = {f"p{percent:g}": percent for percent in PERCENTILES.values()}
 
 
-@store_command("on-corrupt", "spark")
+@store_command("on-corrupt", "threads", "spark")
 @click.option(
     "--create-time-header", metavar="NAME",
     help="Take create times from this record header, in ms (digits, or 8 bytes), not from batches "
@@ -45,7 +45,7 @@ def command(call: StoreCall, create_time_header: str | None, created_in: Path | 
     shown: list[Latency] = []
     job = LatencyJob(create_time_header, other is not None, call.problems.on_corrupt)
     items = job.items(selection.store, _only_once(call), other, is_weighed=call.is_weighed)
-    with call.executor("reading") as runner:
+    with call.executor("reading", here=call.here) as runner:
         for each in by_topic(call.readable(job, items, runner)):
             if call.as_json:
                 write_json(

@@ -10,7 +10,7 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, format_size, format_value, print_table
+from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import (
@@ -21,6 +21,7 @@ from kafkastore.jobs.listing import ListJob
 from kafkastore.log.log_dir import LogDir
 from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.runner import Failed
+from kafkastore.shown_text import format_size
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.writing.topic_settings import TopicSettings
 

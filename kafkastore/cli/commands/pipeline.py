@@ -16,13 +16,14 @@ from kafkastore.cli.options.confirm import confirm
 from kafkastore.cli.options.on_spark import check_installed
 from kafkastore.cli.options.selection import ANY_PATH, paths_argument
 from kafkastore.cli.output.changes_command import changes_command
-from kafkastore.cli.output.control_characters import escape_control_characters, print_text
+from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, Interrupted, print_problem
 from kafkastore.cli.output.json_lines import json_option, write_json
 from kafkastore.cli.output.progress import StepProgress
-from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.errors import KafkaStoreError
 from kafkastore.migration import MODES
+from kafkastore.shown_text import escape_control_characters, format_size
 from kafkastore.spark.watch import SparkFailedError
 from kafkastore.store.log_store import open_store
 from kafkastore.store.sample_times import MOST_SAMPLES, SAMPLES

@@ -11,12 +11,13 @@ from kafkastore.cli.options.kafka_version import kafka_version_option
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import group_lines
-from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.jobs.retention import RetentionJob, partition_row, place_row, segment_row
 from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.log.timestamp_warnings import TimestampWarning
 from kafkastore.metadata.topic_configs import ConfigSource
+from kafkastore.shown_text import format_size
 from kafkastore.use_cases.retention import DatedBy, PartitionRetention, SegmentRetention
 from kafkastore.versions import rules_of
 from kafkastore.writing.retention import RetentionRule, StopReason

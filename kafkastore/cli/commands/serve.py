@@ -15,7 +15,7 @@ from typing import Self
 import click
 
 from kafkastore.cli.options.selection import ANY_PATH
-from kafkastore.cli.output.control_characters import escape_control_characters, print_text
+from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
@@ -34,6 +34,7 @@ from kafkastore.server.serving import (
     parse_addresses,
     serve_catalog,
 )
+from kafkastore.shown_text import escape_control_characters
 
 
 @store_command("metadata", "verbose")

@@ -5,9 +5,10 @@ import click
 
 from kafkastore.arguments import INT32_MAX
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.jobs.sizing import SizingJob, densities, sizing, sizing_rows
+from kafkastore.shown_text import format_size
 from kafkastore.use_cases.sizing import (
     INTERVALS,
     MINUTE_MS,

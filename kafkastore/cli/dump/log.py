@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kafkastore.cli.dump.payloads import decode_control, decoder_for
-from kafkastore.cli.output.bytes_text import SHORTENED, format_bytes, json_bytes
+from kafkastore.cli.output.bytes_text import json_bytes
 from kafkastore.cli.output.failures import print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import StreamedTable, format_count, format_value
@@ -21,6 +21,7 @@ from kafkastore.log.batch_columns import TIMESTAMP_TYPE_NAMES, batch_rows
 from kafkastore.log.partition_files import PartitionFiles
 from kafkastore.log.time_text import format_time
 from kafkastore.segment.log_file import BatchRun, LogFile, SegmentBounds
+from kafkastore.shown_text import SHORTENED, format_bytes
 
 if TYPE_CHECKING:
     from kafkastore.cli.dump.options import DumpOptions

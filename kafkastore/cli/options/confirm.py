@@ -5,8 +5,8 @@ import sys
 
 import click
 
-from kafkastore.cli.output.control_characters import escape_control_characters
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.shown_text import escape_control_characters
 
 
 def check_can_confirm(option: str) -> None:

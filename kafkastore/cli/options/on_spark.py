@@ -52,7 +52,7 @@ def threads_option(function: FunctionT) -> FunctionT:
     """Add ``--threads``; None is as many as there are processors."""
     return click.option(
         "--threads", type=click.IntRange(min=1), callback=_check_threads, metavar="N",
-        help="Number of partitions to process in parallel.  [default: the number of processors]",
+        help="Number of threads.  [default: the number of processors]",
     )(function)
 
 

@@ -1,18 +1,7 @@
-"""Make text from others, such as a topic's name, safe to print on a terminal."""
+"""Print text from others, such as a topic's name, safely on a terminal."""
 from __future__ import annotations
 
-
-def escape_control_characters(text: str) -> str:
-    """Escape control characters: orders to a terminal, and forged lines.
-
-    >>> print_text("orders\\x1b[2J-0")
-    orders\\x1b[2J-0
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
-    )
+from kafkastore.shown_text import escape_control_characters
 
 
 def print_text(*lines: str) -> None:

@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 import click
 
 from kafkastore.cli import interrupts
-from kafkastore.cli.output.control_characters import escape_control_characters
 from kafkastore.errors import (
     CorruptBatchError,
     CorruptCheckpointError,
@@ -21,6 +20,7 @@ from kafkastore.errors import (
     UnsupportedFormatError,
 )
 from kafkastore.paths import name_url
+from kafkastore.shown_text import escape_control_characters
 
 FOUND_PROBLEMS = 1
 UNREADABLE = 2

@@ -36,12 +36,8 @@ def check_output(path: Path, store: LogStore) -> None:
         raise ChangeRefusedError(f"{path} is standard output; choose a file")
     if _is_stream(path):
         return
+    check_outside(path, store)
     target = Path(os.path.realpath(path))
-    for root in store.paths:
-        if Path(os.path.realpath(root)) in target.parents:
-            raise ChangeRefusedError(
-                f"{path} is in {root}, which is only read; choose a file outside of it"
-            )
     if not target.parent.is_dir():
         raise ChangeRefusedError(f"{path}: {target.parent} is not a directory")
     try:
@@ -50,6 +46,16 @@ def check_output(path: Path, store: LogStore) -> None:
         return
     if not stat.S_ISREG(mode):
         raise ChangeRefusedError(f"{path} exists and is not a regular file; choose another one")
+
+
+def check_outside(path: Path, store: LogStore) -> None:
+    """Raise ChangeRefusedError for a path in a directory of `store`."""
+    target = Path(os.path.realpath(path))
+    for root in store.paths:
+        if Path(os.path.realpath(root)) in target.parents:
+            raise ChangeRefusedError(
+                f"{path} is in {root}, which is only read; choose a file outside of it"
+            )
 
 
 def _is_stream(path: Path) -> bool:
@@ -79,7 +85,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, _mode(target))
+            os.fchmod(descriptor, mode_of(target))
             yield file
             file.flush()
             os.fsync(descriptor)
@@ -107,7 +113,7 @@ def open_columns_writer(
     return ParquetWriter(file, columns, compression="zstd", write_statistics=dated)
 
 
-def _mode(target: Path) -> int:
+def mode_of(target: Path) -> int:
     """Return the mode of the file to replace, or the default mode of a new file."""
     try:
         return stat.S_IMODE(target.stat().st_mode)

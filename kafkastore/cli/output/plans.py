@@ -15,7 +15,8 @@ from kafkastore.changes.plan import (
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import ItemGroup, group_items, group_lines
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.tables import format_count, format_size, print_table
+from kafkastore.cli.output.tables import format_count, print_table
+from kafkastore.shown_text import format_size
 
 
 def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkastore.cli.output.control_characters import escape_control_characters
+from kafkastore.shown_text import escape_control_characters
 
 if TYPE_CHECKING:
     from rich.progress import Progress

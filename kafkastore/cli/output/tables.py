@@ -4,7 +4,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from kafkastore.cli.output.control_characters import escape_control_characters
+from kafkastore.shown_text import escape_control_characters
 
 #: Larger tables are printed as plain lines on a terminal too: layout takes 1 ms per row.
 _MAX_LAID_OUT_ROWS = 1000
@@ -106,21 +106,6 @@ class StreamedTable:
     def _print(self, cells: Iterable[object]) -> None:
         pairs = zip(self._formats, map(escape_control_characters, map(str, cells)), strict=True)
         sys.stdout.write("  ".join(each.format(cell) for each, cell in pairs).rstrip() + "\n")
-
-
-def format_size(size: int) -> str:
-    """Format a number of bytes with three significant digits.
-
-    >>> format_size(0), format_size(1023), format_size(2048), format_size(5 * 1024**3)
-    ('0 B', '1023 B', '2.00 KiB', '5.00 GiB')
-    """
-    amount, units = float(size), iter(("KiB", "MiB", "GiB", "TiB", "PiB"))
-    unit = "B"
-    while amount >= 1024 and unit != "PiB":
-        amount, unit = amount / 1024, next(units)
-    if unit == "B":
-        return f"{size} B"
-    return f"{amount:.{2 if amount < 10 else 1 if amount < 100 else 0}f} {unit}"
 
 
 def format_value(value: int | str | None) -> str:

@@ -16,6 +16,8 @@ cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil
 cdef class Spares:
     cdef Block blocks[MOST_SPARES]
     cdef int count
+    cdef Py_ssize_t bytes
+    cdef char is_busy
 
     cdef Block take(self, Py_ssize_t capacity) except *
     cdef void put(self, Block block) noexcept

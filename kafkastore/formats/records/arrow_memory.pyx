@@ -13,6 +13,8 @@ cimport cython
 
 # Larger blocks are not kept: one huge record must not hold memory forever.
 cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
+# Of what a caller kept for long and then drops at once, not all is kept.
+cdef Py_ssize_t MOST_SPARE_BYTES = 40 * 1024 * 1024
 # How much larger than wanted a reused block may be, and a size below which that does not matter.
 cdef Py_ssize_t FITTING = 4, SMALLEST_SPARE = 16 * 1024
 
@@ -30,8 +32,25 @@ cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
     return True
 
 
+cdef extern from *:
+    """
+    static int kafkastore_try_enter(char* is_busy) {
+        return !__atomic_test_and_set(is_busy, __ATOMIC_ACQUIRE);
+    }
+    static void kafkastore_leave(char* is_busy) {
+        __atomic_clear(is_busy, __ATOMIC_RELEASE);
+    }
+    """
+    bint try_enter "kafkastore_try_enter"(char* is_busy) noexcept nogil
+    void leave "kafkastore_leave"(char* is_busy) noexcept nogil
+
+
 cdef class Spares:
-    """Blocks that can be reused."""
+    """Blocks that can be reused.
+
+    One thread takes blocks; any thread may drop what it was given, also the garbage collector.
+    Without a GIL both may come at once: then nobody waits, and a block is simply not reused.
+    """
 
     def __dealloc__(self):
         cdef int i
@@ -46,14 +65,19 @@ cdef class Spares:
         cdef int i, best = -1
         cdef Py_ssize_t largest = FITTING * max(capacity, SMALLEST_SPARE)
         cdef Block block
-        for i in range(self.count):
+        cdef bint has_entered = try_enter(&self.is_busy)
+        for i in range(self.count if has_entered else 0):
             if capacity <= self.blocks[i].capacity <= largest and (
                     best < 0 or self.blocks[i].capacity < self.blocks[best].capacity):
                 best = i
         if best >= 0:
             block = self.blocks[best]
             self.count -= 1
+            self.bytes -= block.capacity
             self.blocks[best] = self.blocks[self.count]
+        if has_entered:
+            leave(&self.is_busy)
+        if best >= 0:
             return block
         block.data = <uint8_t*> malloc(max(capacity, 1))
         block.capacity = capacity
@@ -63,11 +87,17 @@ cdef class Spares:
 
     cdef void put(self, Block block) noexcept:
         """Return a block to the spares."""
-        if self.count == MOST_SPARES or block.capacity > LARGEST_SPARE:
+        cdef bint is_kept = False
+        if block.capacity <= LARGEST_SPARE and try_enter(&self.is_busy):
+            is_kept = self.count < MOST_SPARES and (
+                self.count == 0 or self.bytes + block.capacity <= MOST_SPARE_BYTES)
+            if is_kept:
+                self.blocks[self.count] = block
+                self.count += 1
+                self.bytes += block.capacity
+            leave(&self.is_busy)
+        if not is_kept:
             free(block.data)
-        else:
-            self.blocks[self.count] = block
-            self.count += 1
 
     cdef object give(self, Block* block, Py_ssize_t size):
         """Turn the first `size` bytes of a block into an object; the block is replaced."""

@@ -14,8 +14,6 @@ from libc.string cimport memcpy, memmove
 from kafkastore.formats.primitives.siphash cimport SipHash, SipKey, load_word, sip_hash
 from kafkastore.formats.records.record_rows cimport BinaryRows, binary_of, int64_of
 
-from os import urandom
-
 from kafkastore.errors import ArgumentValueError, OffsetOverflowError
 
 cdef extern from *:
@@ -43,9 +41,14 @@ cdef extern from *:
     void* resized "kafkastore_resized" (void*, size_t, size_t) noexcept nogil
     void free_pages "kafkastore_free" (void*, size_t) noexcept nogil
     void __builtin_prefetch(const void*) noexcept nogil
+    enum:
+        __ATOMIC_ACQUIRE
+        __ATOMIC_RELEASE
+    bint __atomic_test_and_set(char*, int) noexcept nogil
+    void __atomic_clear(char*, int) noexcept nogil
 
 
-cdef packed struct Entry:
+cdef packed struct KeyEntry:
     uint64_t hash
     uint32_t more_hash
     int64_t place            # below 0: the slot is empty
@@ -67,7 +70,7 @@ cdef enum:
     AHEAD = 16
 
 
-cdef enum Outcome:
+cdef enum TableOutcome:
     DONE
     NO_MEMORY
     BROKEN_KEYS
@@ -84,12 +87,12 @@ cdef struct Keys:
     const uint8_t* timestamps         # NULL: not used
 
 
-cdef inline bint is_less(const Entry* entry, SipHash hash) noexcept nogil:
+cdef inline bint is_less(const KeyEntry* entry, SipHash hash) noexcept nogil:
     return entry.hash < hash.low or (
         entry.hash == hash.low and entry.more_hash < <uint32_t> hash.high)
 
 
-cdef inline bint is_same(const Entry* entry, SipHash hash) noexcept nogil:
+cdef inline bint is_same(const KeyEntry* entry, SipHash hash) noexcept nogil:
     return entry.hash == hash.low and entry.more_hash == <uint32_t> hash.high
 
 
@@ -100,8 +103,8 @@ cdef class LatestOffsets:
 
     Records are added partition by partition, each in offset order; those without a key do not
     count. With `across_partitions`, a key belongs to the partition with its newest record, by
-    timestamp; to the last of these partitions if several have one equally new. `secret`, 16 bytes,
-    is the key of the hash; random by default.
+    timestamp; to the last of these partitions if several have one equally new. `secret`: 16 random
+    bytes, the key of the hash.
     """
 
     cdef uint8_t* table
@@ -112,10 +115,10 @@ cdef class LatestOffsets:
     cdef readonly Py_ssize_t count
     cdef readonly int64_t end_place   # exclusive
     cdef SipKey key
-    cdef bint is_busy                 # a thread works on it without the GIL
+    cdef char is_busy                 # a thread works on it without the GIL
 
-    def __cinit__(self, *, bint across_partitions=False, secret=None):
-        self.key = key_of(urandom(16) if secret is None else secret)
+    def __cinit__(self, secret not None, *, bint across_partitions=False):
+        self.key = key_of(secret)
         if across_partitions:
             self.size, self.empty_share = SIZE_WITH_TIMESTAMP, EMPTY_SHARE_WITH_TIMESTAMP
         else:
@@ -143,7 +146,7 @@ cdef class LatestOffsets:
         """
         cdef list held = []
         cdef Keys given = keys_of(rows, keys, offsets, held)
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         if self.size == SIZE_WITH_TIMESTAMP:
             given.timestamps = data_of(held, timestamps, 8 * rows)
         self._begin()
@@ -151,7 +154,7 @@ cdef class LatestOffsets:
             with nogil:
                 outcome = self._add(&given, rows, shift)
         finally:
-            self.is_busy = False
+            __atomic_clear(&self.is_busy, __ATOMIC_RELEASE)
         check(outcome)
 
     def find_latest(self, Py_ssize_t rows, keys not None, offsets not None, int64_t shift=0):
@@ -162,24 +165,23 @@ cdef class LatestOffsets:
         cdef list held = []
         cdef Keys given = keys_of(rows, keys, offsets, held)
         cdef uint8_t[::1] found = bytearray(rows // 8 + 1)
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         self._begin()
         try:
             with nogil:
                 outcome = self._find_latest(&given, rows, shift, &found[0])
         finally:
-            self.is_busy = False
+            __atomic_clear(&self.is_busy, __ATOMIC_RELEASE)
         check(outcome)
         return found.base
 
     cdef int _begin(self) except -1:
-        if self.is_busy:
+        if __atomic_test_and_set(&self.is_busy, __ATOMIC_ACQUIRE):
             raise RuntimeError("another thread uses these LatestOffsets")
-        self.is_busy = True
         return 0
 
-    cdef inline Entry* _at(self, Py_ssize_t slot) noexcept nogil:
-        return <Entry*> (self.table + slot * self.size)
+    cdef inline KeyEntry* _at(self, Py_ssize_t slot) noexcept nogil:
+        return <KeyEntry*> (self.table + slot * self.size)
 
     cdef inline Py_ssize_t _home(self, uint64_t hash) noexcept nogil:
         """Return the slot a hash points at: the order of slots is that of hashes."""
@@ -195,8 +197,9 @@ cdef class LatestOffsets:
             slot += 1
         return slot
 
-    cdef Outcome _hash_ahead(self, const Keys* given, Py_ssize_t row, Py_ssize_t end,
-                             SipHash* hashes, bint* has_key) noexcept nogil:
+    cdef TableOutcome _hash_ahead(
+        self, const Keys* given, Py_ssize_t row, Py_ssize_t end, SipHash* hashes, bint* has_key
+    ) noexcept nogil:
         """Hash the keys of some rows, and let the processor fetch their slots."""
         cdef const uint8_t* at
         cdef int32_t size = 0
@@ -210,10 +213,10 @@ cdef class LatestOffsets:
                 __builtin_prefetch(self._at(self._home(hashes[i].low)))
         return DONE
 
-    cdef Outcome _add(self, const Keys* given, Py_ssize_t rows, int64_t shift) noexcept nogil:
+    cdef TableOutcome _add(self, const Keys* given, Py_ssize_t rows, int64_t shift) noexcept nogil:
         cdef SipHash[AHEAD] hashes
         cdef bint[AHEAD] has_key
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         cdef Py_ssize_t row = 0, end, i
         cdef int64_t offset, timestamp = 0
         while row < rows:
@@ -235,13 +238,14 @@ cdef class LatestOffsets:
             row = end
         return DONE
 
-    cdef Outcome _find_latest(self, const Keys* given, Py_ssize_t rows, int64_t shift,
-                              uint8_t* found) noexcept nogil:
+    cdef TableOutcome _find_latest(
+        self, const Keys* given, Py_ssize_t rows, int64_t shift, uint8_t* found
+    ) noexcept nogil:
         cdef SipHash[AHEAD] hashes
         cdef bint[AHEAD] has_key
-        cdef Outcome outcome
+        cdef TableOutcome outcome
         cdef Py_ssize_t row = 0, end, i
-        cdef const Entry* entry
+        cdef const KeyEntry* entry
         while row < rows:
             end = min(rows, row + AHEAD)
             outcome = self._hash_ahead(given, row, end, hashes, has_key)
@@ -264,7 +268,7 @@ cdef class LatestOffsets:
         `first_place` is where its partition begins.
         """
         cdef Py_ssize_t slot = self._find(hash), empty
-        cdef Entry* entry = self._at(slot)
+        cdef KeyEntry* entry = self._at(slot)
         if entry.place >= 0 and is_same(entry, hash):
             if self.size == SIZE_WITHOUT_TIMESTAMP:
                 entry.place = place
@@ -299,9 +303,10 @@ cdef class LatestOffsets:
             memcpy(self._at(to), self._at(slot), SIZE_WITHOUT_TIMESTAMP)
 
     cdef bint _resize(self, Py_ssize_t slots) noexcept nogil:
-        """Grow in place: entries move to the end of the larger table, and from there forward.
+        """Grow in place; False if out of memory.
 
-        In that order none is overwritten before it moves. False if out of memory.
+        Entries move to the end of the larger table, and from there forward: in that order none is
+        overwritten before it moves.
         """
         cdef Py_ssize_t before = self.slots + MORE_SLOTS if self.table else 0
         cdef Py_ssize_t end = slots + MORE_SLOTS, to = end, free_slot = 0, slot
@@ -332,7 +337,7 @@ cdef class LatestOffsets:
 
 
 def hash_of_key(const uint8_t[::1] key not None, secret not None):
-    """Return the hash of a key under a secret of 16 bytes; entries hold its first 12 bytes."""
+    """Return the 16 bytes of a key's hash, of which entries hold the first 12."""
     cdef SipHash found = sip_hash(key_of(secret), &key[0] if key.shape[0] else &NOTHING,
                                   key.shape[0])
     return (<object> found.low).to_bytes(8, "little") + (<object> found.high).to_bytes(8, "little")
@@ -346,7 +351,7 @@ cdef SipKey key_of(const uint8_t[::1] secret) except *:
     return key
 
 
-cdef int check(Outcome outcome) except -1:
+cdef int check(TableOutcome outcome) except -1:
     """Raise the error of an outcome."""
     if outcome == NO_MEMORY:
         raise MemoryError
@@ -359,7 +364,7 @@ cdef int check(Outcome outcome) except -1:
 
 
 cdef Keys keys_of(Py_ssize_t rows, keys, offsets, list held) except *:
-    """Return buffers, kept alive by `held`, that hold these rows; raise if they are too short."""
+    """Return buffers of these rows, kept alive by `held`; raise if too short."""
     cdef Keys given
     first, validity, places, values = keys
     if not 0 <= first <= first + rows <= INT32_MAX:

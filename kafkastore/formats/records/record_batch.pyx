@@ -368,7 +368,10 @@ cdef class RecordBatch:
     def __repr__(self):
         cdef int codec = self._header.attributes & CODEC_MASK
         name = codec if codec > LAST_CODEC else Codec(codec).name
-        return (f"RecordBatch(position={self.position}, last_offset={self.last_offset}, "
+        offsets = f"last_offset={self.last_offset}"
+        if not is_wrapper(&self._header):  # which would have to be decompressed
+            offsets = f"count={self.count}, base_offset={self.base_offset}, {offsets}"
+        return (f"RecordBatch(position={self.position}, {offsets}, "
                 f"magic={self.magic}, codec={name}, size={self.size})")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from base64 import b64decode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import VariantVal
 
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.store.record_limits import Comparison, RecordLimits
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -65,16 +66,9 @@ class _Literal(VariantVal):
 
 
 @dataclass
-class Limits:
-    """Bounds that contain every record that passes the filters; None for no bound.
+class Limits(RecordLimits):
+    """Bounds that contain every record that passes Spark's filters, and the partitions that may."""
 
-    Starts are inclusive and ends exclusive; timestamps are in ms since 1970.
-    """
-
-    start_offset: int | None = None
-    end_offset: int | None = None
-    start_timestamp: int | None = None
-    end_timestamp: int | None = None
     _of_topics: list[Filter] = field(default_factory=list)
     _of_partitions: list[Filter] = field(default_factory=list)
 
@@ -86,14 +80,11 @@ class Limits:
                     self._of_topics.append(each)
                 case "partition":
                     self._of_partitions.append(each)
-                case "offset":
-                    start, end = _range(each, int)
-                    self.start_offset = _larger(self.start_offset, start)
-                    self.end_offset = _smaller(self.end_offset, end)
-                case "timestamp":
-                    start, end = _range(each, datetime)
-                    self.start_timestamp = _larger(self.start_timestamp, _whole_ms(start))
-                    self.end_timestamp = _smaller(self.end_timestamp, _whole_ms(end))
+                case "offset" | "timestamp" as column:
+                    comparison, values = _comparison(each)
+                    kind = int if column == "offset" else datetime
+                    if comparison is not None and all(_is(value, kind) for value in values):
+                        self.narrow(column, comparison, [_number(value) for value in values])
 
     def include(self, topic_partition: TopicPartition) -> bool:
         """Return whether records of a partition may pass."""
@@ -112,23 +103,22 @@ def _column_of(each: Filter) -> str | None:
     return path[0] if len(path) == 1 else None
 
 
-def _range(each: Filter, kind: type) -> tuple[int | None, int | None]:
-    """Return the accepted numbers: start inclusive, end exclusive, None for no limit."""
+def _comparison(each: Filter) -> tuple[Comparison | None, Sequence[Any]]:
+    """Return a filter as a comparison with values; None if it is another one."""
     match each:
-        case EqualTo(_, value) | EqualNullSafe(_, value) if _is(value, kind):
-            return _number(value), _number(value) + 1
-        case GreaterThan(_, value) if _is(value, kind):
-            return _number(value) + 1, None
-        case GreaterThanOrEqual(_, value) if _is(value, kind):
-            return _number(value), None
-        case LessThan(_, value) if _is(value, kind):
-            return None, _number(value)
-        case LessThanOrEqual(_, value) if _is(value, kind):
-            return None, _number(value) + 1
-        case In(_, values) if values and all(_is(value, kind) for value in values):
-            numbers = [_number(value) for value in values]
-            return min(numbers), max(numbers) + 1
-    return None, None
+        case EqualTo(_, value) | EqualNullSafe(_, value):
+            return "==", [value]
+        case GreaterThan(_, value):
+            return ">", [value]
+        case GreaterThanOrEqual(_, value):
+            return ">=", [value]
+        case LessThan(_, value):
+            return "<", [value]
+        case LessThanOrEqual(_, value):
+            return "<=", [value]
+        case In(_, values) if values:
+            return "in", values
+    return None, ()
 
 
 def _is(value: object, kind: type) -> bool:
@@ -141,19 +131,6 @@ def _is(value: object, kind: type) -> bool:
 def _number(value: int | datetime) -> int:
     """Return a literal as a number; a time as microseconds since 1970."""
     return (value - EPOCH) // MICROSECOND if isinstance(value, datetime) else value
-
-
-def _whole_ms(microseconds: int | None) -> int | None:
-    """Return a bound in ms, rounded up: correct for both ends of [start, end)."""
-    return None if microseconds is None else -(-microseconds // 1000)
-
-
-def _larger(one: int | None, other: int | None) -> int | None:
-    return max((each for each in (one, other) if each is not None), default=None)
-
-
-def _smaller(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def _holds(each: Filter, value: Any) -> bool | None:

@@ -9,11 +9,11 @@ from kafkastore.errors import CorruptionError, NotALogDirectoryError, SegmentGon
 from kafkastore.formats.records.record_columns import BATCH_ROWS
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import SkippedBytes
-from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG, warn
 from kafkastore.spark.source.slices import END, LogSlice
+from kafkastore.store.data_loss import DataLossError, Loss, LossKind
 from kafkastore.store.partition_log import PartitionLog
 
 #: Batches with fewer rows and bytes are combined before they are sent to the JVM.

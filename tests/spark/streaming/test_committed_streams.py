@@ -5,7 +5,7 @@ import pytest
 from log.written_logs import TransactionalProducer
 from spark.streaming.streams import ALL, append, read, reader_of
 
-from kafkastore.spark.source.streaming.growing_logs import StableEnd, inspect_log
+from kafkastore.store.growing_logs import StableEnd, inspect_log
 from kafkastore.store.log_store import open_store
 
 

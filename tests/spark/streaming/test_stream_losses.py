@@ -7,8 +7,8 @@ from spark.raised import losses
 from spark.streaming.streams import ALL, append, numbers, read, reader_of
 
 from kafkastore import LogDirWriter
-from kafkastore.spark.source.streaming.growing_logs import BatchMark
 from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
+from kafkastore.store.growing_logs import BatchMark
 from kafkastore.store.log_store import open_store
 
 

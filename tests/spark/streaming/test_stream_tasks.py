@@ -10,8 +10,8 @@ import kafkastore
 from kafkastore.errors import CorruptBatchError
 from kafkastore.formats.state.checkpoints import parse_offset_checkpoint
 from kafkastore.log.damage import SkippedBytes
-from kafkastore.spark.source.data_loss import Loss
 from kafkastore.spark.source.streaming.stream_tasks import plan_tasks
+from kafkastore.store.data_loss import Loss
 from kafkastore.store.log_store import open_store
 
 

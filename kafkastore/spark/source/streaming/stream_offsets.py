@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.spark.source.options import OptionError, OptionProblem
-from kafkastore.spark.source.streaming.growing_logs import BatchMark
+from kafkastore.store.growing_logs import BatchMark
 
 BATCHES, FROM, LOST = "@batches", "@from", "@lost"
 

@@ -30,7 +30,6 @@ from kafkastore.caching import cached_property
 from kafkastore.errors import DuplicatePartitionError, NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.spark.by_value import SentByValue
-from kafkastore.spark.source.data_loss import Loss, LossKind
 from kafkastore.spark.source.option_values import contradiction, must_be
 from kafkastore.spark.source.options import (
     OptionError,
@@ -42,7 +41,10 @@ from kafkastore.spark.source.options import (
 from kafkastore.spark.source.planning import chosen, starting_offset, warn_of_doubtful_units
 from kafkastore.spark.source.schema import check_schema
 from kafkastore.spark.source.short_errors import short_errors
-from kafkastore.spark.source.streaming.growing_logs import (
+from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
+from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_tasks, read_task, report
+from kafkastore.store.data_loss import Loss, LossKind
+from kafkastore.store.growing_logs import (
     BatchMark,
     BatchPosition,
     LogNow,
@@ -51,8 +53,6 @@ from kafkastore.spark.source.streaming.growing_logs import (
     find_loss,
     inspect_log,
 )
-from kafkastore.spark.source.streaming.stream_offsets import StreamOffset
-from kafkastore.spark.source.streaming.stream_tasks import StreamPack, plan_tasks, read_task, report
 from kafkastore.store.log_store import open_store
 from kafkastore.store.partition_log import PartitionLog
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 from kafkastore.errors import CorruptionError, NotALogDirectoryError, SegmentGoneError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_dir import LogDir
-from kafkastore.spark.source.data_loss import DataLossError, Loss, LossKind
 from kafkastore.spark.source.filters import Limits
 from kafkastore.spark.source.options import ReadOptions
 from kafkastore.spark.source.planning import LOG
@@ -30,7 +29,8 @@ from kafkastore.spark.source.slices import (
     pack_slices,
     task_bytes,
 )
-from kafkastore.spark.source.streaming.growing_logs import (
+from kafkastore.store.data_loss import DataLossError, Loss, LossKind
+from kafkastore.store.growing_logs import (
     BatchMark,
     deleted,
     find_loss,

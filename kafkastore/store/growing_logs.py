@@ -23,7 +23,7 @@ from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, L
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import largest_offset, next_batch
 from kafkastore.segment.zero_tail import is_zero_from
-from kafkastore.spark.source.data_loss import Loss, LossKind
+from kafkastore.store.data_loss import Loss, LossKind
 from kafkastore.store.partition_log import PartitionLog
 
 

@@ -1,0 +1,153 @@
+"""Divide records among files by topic, partition and date."""
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from datetime import tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.cli.cat.record_writer import RecordWriter
+from kafkastore.cli.output.output_files import OutputFiles
+from kafkastore.errors import ChangeRefusedError
+from kafkastore.log.time_text import format_time
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
+    from kafkastore.formats.state.file_names import TopicPartition
+    from kafkastore.store.partition_log import PartitionLog
+
+_FIELDS = ("topic", "partition", "date")
+_FIELD = re.compile(r"\{(\w*)\}")
+#: Writers that may keep rows or buffers in memory at a time.
+_MOST_UNSETTLED = 8
+#: In place of the date of a record without a timestamp, or with one beyond the calendar.
+UNDATED = "undated"
+
+
+def fields_of(output: Path) -> frozenset[str]:
+    """Return the fields in the name of an output; raise for unknown ones.
+
+    Without a known field the name is that of one file, whatever it contains.
+    """
+    found = frozenset(_FIELD.findall(str(output)))
+    if not found.isdisjoint(_FIELDS) and (unknown := found.difference(_FIELDS)):
+        known = ", ".join(f"{{{each}}}" for each in _FIELDS)
+        raise click.UsageError(f"-o: unknown field {{{min(unknown)}}}; the fields are {known}")
+    return found.intersection(_FIELDS)
+
+
+class PatternWriter:
+    """Writes the records of each topic, partition or date to a file of its own."""
+
+    def __init__(
+        self,
+        output: Path,
+        files: OutputFiles,
+        open_writer: Callable[[BinaryIO], RecordWriter],
+        zone: tzinfo | None,
+        columns: tuple[str, ...],
+        reading: dict[str, Any],
+    ) -> None:
+        self._output, self._files, self._open_writer = output, files, open_writer
+        self._fields, self._zone = fields_of(output), zone
+        self._writers: dict[Path, RecordWriter] = {}
+        self._unsettled: OrderedDict[Path, RecordWriter] = OrderedDict()
+        self._done: set[Path] = set()
+        self._place: tuple[object, ...] | None = None
+        self.columns, self.reading = columns, reading
+
+    def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
+        """Write each row to the file of its partition and date."""
+        which = log.topic_partition
+        self._complete_before(which)
+        for date, rows in self._by_date(batch):
+            path = self._path(which, date)
+            if path in self._done:
+                raise ChangeRefusedError(
+                    f"{path} would have records of {which} and of another partition; separate "
+                    "{topic} and {partition}"
+                )
+            if path not in self._writers:
+                file = cast(BinaryIO, self._files.create(path))
+                self._writers[path] = self._open_writer(file)
+            self._settle_others(path)
+            self._writers[path].write_batch(log, rows)
+
+    def _settle_others(self, path: Path) -> None:
+        """Keep in memory what the last few writers keep."""
+        self._unsettled[path] = self._writers[path]
+        self._unsettled.move_to_end(path)
+        if len(self._unsettled) > _MOST_UNSETTLED:
+            self._unsettled.popitem(last=False)[1].settle()
+
+    def _complete_before(self, which: TopicPartition) -> None:
+        """Complete the files that get no more records, because the partition is another."""
+        if "topic" not in self._fields:
+            return
+        place = (which.topic, which.partition if "partition" in self._fields else None)
+        if self._place not in (None, place):
+            self.close()
+        self._place = place
+
+    def _path(self, which: TopicPartition, date: str) -> Path:
+        if which.topic in (".", ".."):
+            raise ChangeRefusedError(f"topic {which.topic} can't be the name of a file")
+        values = {"topic": which.topic, "partition": str(which.partition), "date": date}
+        return Path(_FIELD.sub(lambda found: values[found[1]], str(self._output)))
+
+    def _by_date(self, batch: RecordBatch) -> Iterator[tuple[str, RecordBatch]]:
+        import pyarrow as pa
+
+        if "date" not in self._fields:
+            yield "", batch
+            return
+        dates = _dates(batch["timestamp"], self._zone)
+        for date in dict.fromkeys(dates.tolist()):
+            rows = dates == date
+            yield date, batch if rows.all() else batch.filter(pa.array(rows))
+
+    def flush(self) -> None:
+        """Hand over what was written to the system."""
+        for writer in self._writers.values():
+            writer.flush()
+
+    def settle(self) -> None:
+        """Free memory: the next rows are for other writers."""
+        while self._unsettled:
+            self._unsettled.popitem()[1].settle()
+
+    def close(self) -> None:
+        """Complete all files."""
+        for path, writer in self._writers.items():
+            writer.close()
+            self._done.add(path)
+        self._writers.clear()
+        self._unsettled.clear()
+
+
+def _dates(timestamps: Any, zone: tzinfo | None) -> NDArray[np.str_]:
+    """Return the date of each timestamp, in ms or of Arrow's type."""
+    import pyarrow as pa
+
+    is_exact = timestamps.type == pa.int64()
+    millis = timestamps if is_exact else timestamps.cast(pa.int64())
+    numbers = millis.fill_null(-1).to_numpy()
+    numbers = numbers if is_exact else numbers // 1000
+    if zone is None:  # the same day has the same text
+        days, place = np.unique(np.maximum(numbers // 86_400_000, -1), return_inverse=True)
+        texts = np.array([_date(86_400_000 * day, None) for day in days.tolist()])
+        found: NDArray[np.str_] = texts[place]
+        return found
+    return np.array([_date(each, zone) for each in numbers.tolist()])
+
+
+def _date(timestamp: int, zone: tzinfo | None) -> str:
+    text = format_time(timestamp, zone)
+    return text[:10] if text[4:5] == "-" and text[10:11] == "T" else UNDATED
