@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from models import measured_command
 from models.seed import some
@@ -60,3 +62,22 @@ def test_a_large_record_is_in_memory_at_most_twice(
     small = memory(tmp_path, write(tmp_path / "small", b"v"), *option)
     large = memory(tmp_path, write(tmp_path / "large", value_of(kind, SIZE), codec), *option)
     assert large - small < 2.3 * SIZE
+
+
+def test_a_second_thread_takes_at_most_64_mib(tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    random = os.urandom(1 << 20)
+    values = [random[at : at + 1000] for at in range(0, 1_000_000, 1000)]
+    table = pa.table({
+        "key": pa.array([b"k"] * 1000, pa.binary()), "value": pa.array(values, pa.binary()),
+        "timestamp": pa.array(range(1000), pa.int64()),
+    })  # fmt: skip
+    with kafkastore.LogDirWriter(root) as log_dir:
+        writer = log_dir.writer("t", 0)
+        for _ in range(300):
+            writer.append_columns(table)
+    one, two = (
+        memory(tmp_path, root, "-o", str(tmp_path / "out.parquet"), "--threads", str(threads))
+        for threads in (1, 2)
+    )
+    assert two - one < 64 * 1024 * 1024

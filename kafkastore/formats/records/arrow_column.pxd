@@ -5,10 +5,9 @@ The caller reserves space first; nothing here checks it.
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free
 from libc.string cimport memcpy, memmove, memset
 
-from kafkastore.formats.records.arrow_memory cimport Block, grow
+from kafkastore.formats.records.arrow_memory cimport Block, grow, release
 
 
 cdef enum:
@@ -49,9 +48,9 @@ cdef inline void forget_nulls(Nulls* nulls, Py_ssize_t rows) noexcept nogil:
 
 
 cdef inline void free_binary(Binary* column) noexcept:
-    free(column.nulls.bits.data)
-    free(column.places.data)
-    free(column.bytes.data)
+    release(column.nulls.bits)
+    release(column.places)
+    release(column.bytes)
 
 
 cdef inline void begin_places(Block* offsets) noexcept:

@@ -11,6 +11,7 @@ cdef struct Block:
 
 
 cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil
+cdef void release(Block block) noexcept nogil
 
 
 cdef class Spares:

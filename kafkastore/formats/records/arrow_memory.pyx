@@ -6,15 +6,19 @@ the next keeps reusing the same few megabytes, which stay in the processor's cac
 """
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
 cimport cython
 
+from kafkastore.formats.primitives.memory_pages cimport free_pages, resized
+
 # Larger blocks are not kept: one huge record must not hold memory forever.
 cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
 # Of what a caller kept for long and then drops at once, not all is kept.
-cdef Py_ssize_t MOST_SPARE_BYTES = 40 * 1024 * 1024
+cdef Py_ssize_t MOST_SPARE_BYTES = 20 * 1024 * 1024
+# Blocks from this size on have their own pages. Otherwise malloc keeps what many threads free.
+cdef Py_ssize_t MAPPED_BYTES = 256 * 1024
 # How much larger than wanted a reused block may be, and a size below which that does not matter.
 cdef Py_ssize_t FITTING = 4, SMALLEST_SPARE = 16 * 1024
 
@@ -24,12 +28,28 @@ cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
     cdef uint8_t* moved
     if capacity <= block.capacity:
         return True
-    moved = <uint8_t*> realloc(block.data, capacity)
+    if capacity < MAPPED_BYTES:
+        moved = <uint8_t*> realloc(block.data, capacity)
+    elif block.capacity >= MAPPED_BYTES:
+        moved = <uint8_t*> resized(block.data, block.capacity, capacity)
+    else:
+        moved = <uint8_t*> resized(NULL, 0, capacity)
+        if moved != NULL:
+            memcpy(moved, block.data, block.capacity)
+            free(block.data)
     if moved == NULL:
         return False
     block.data = moved
     block.capacity = capacity
     return True
+
+
+cdef void release(Block block) noexcept nogil:
+    """Free the memory of a block."""
+    if block.capacity >= MAPPED_BYTES:
+        free_pages(block.data, block.capacity)
+    else:
+        free(block.data)
 
 
 cdef extern from *:
@@ -55,7 +75,7 @@ cdef class Spares:
     def __dealloc__(self):
         cdef int i
         for i in range(self.count):
-            free(self.blocks[i].data)
+            release(self.blocks[i])
 
     cdef Block take(self, Py_ssize_t capacity) except *:
         """Return the smallest spare block of about `capacity` bytes, or a new one.
@@ -79,10 +99,11 @@ cdef class Spares:
             leave(&self.is_busy)
         if best >= 0:
             return block
-        block.data = <uint8_t*> malloc(max(capacity, 1))
-        block.capacity = capacity
-        if block.data == NULL:
+        block.data = NULL
+        block.capacity = 0
+        if not grow(&block, max(capacity, 1)):
             raise MemoryError
+        block.capacity = capacity
         return block
 
     cdef void put(self, Block block) noexcept:
@@ -97,7 +118,7 @@ cdef class Spares:
                 self.bytes += block.capacity
             leave(&self.is_busy)
         if not is_kept:
-            free(block.data)
+            release(block)
 
     cdef object give(self, Block* block, Py_ssize_t size):
         """Turn the first `size` bytes of a block into an object; the block is replaced."""
@@ -123,7 +144,7 @@ cdef class Given:
 
     def __dealloc__(self):
         if self.spares is None:
-            free(self.block.data)
+            release(self.block)
         else:
             self.spares.put(self.block)
 

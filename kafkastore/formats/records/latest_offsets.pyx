@@ -12,34 +12,16 @@ from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32
 from libc.string cimport memcpy, memmove
 
 from kafkastore.formats.primitives.siphash cimport SipHash, SipKey, load_word, sip_hash
+from kafkastore.formats.primitives.memory_pages cimport free_pages, resized
 from kafkastore.formats.records.record_rows cimport BinaryRows, binary_of, int64_of
 
 from kafkastore.errors import ArgumentValueError, OffsetOverflowError
 
 cdef extern from *:
     """
-    #ifdef __linux__
-    /* Pages move to a larger place: memory from malloc may be copied, and is then there twice. */
-    #include <sys/mman.h>
-    static void* kafkastore_resized(void* memory, size_t before, size_t size) {
-        void* resized = memory == NULL
-            ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-            : mremap(memory, before, size, MREMAP_MAYMOVE);
-        return resized == MAP_FAILED ? NULL : resized;
-    }
-    static void kafkastore_free(void* memory, size_t size) {
-        if (memory != NULL) munmap(memory, size);
-    }
-    #else
-    #include <stdlib.h>
-    #define kafkastore_resized(memory, before, size) realloc(memory, size)
-    #define kafkastore_free(memory, size) free(memory)
-    #endif
     #define KAFKASTORE_HIGH_PRODUCT(a, b) ((uint64_t) (((unsigned __int128) (a) * (b)) >> 64))
     """
     uint64_t high_product "KAFKASTORE_HIGH_PRODUCT" (uint64_t, uint64_t) noexcept nogil
-    void* resized "kafkastore_resized" (void*, size_t, size_t) noexcept nogil
-    void free_pages "kafkastore_free" (void*, size_t) noexcept nogil
     void __builtin_prefetch(const void*) noexcept nogil
     enum:
         __ATOMIC_ACQUIRE

@@ -7,7 +7,6 @@ were not requested are skipped, never copied.
 Layout: https://arrow.apache.org/docs/format/Columnar.html
 """
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free
 from libc.string cimport memset
 
 cimport cython
@@ -28,7 +27,7 @@ from kafkastore.formats.records.arrow_column cimport (
     grow_nulls,
     write_view,
 )
-from kafkastore.formats.records.arrow_memory cimport Block, Lender, Spares, grow
+from kafkastore.formats.records.arrow_memory cimport Block, Lender, Spares, grow, release
 from kafkastore.formats.records.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -198,22 +197,22 @@ cdef class RecordColumns:
         if self.values.has_lent:
             self.value.bytes.data = NULL
         free_decoder(&self.decoder)
-        free(self.decompressed.data)
+        release(self.decompressed)
         free_binary(&self.key)
         free_binary(&self.value)
         free_binary(&self.header_name)
         free_binary(&self.header_value)
-        free(self.timestamp_nulls.bits.data)
-        free(self.headers_nulls.bits.data)
-        free(self.offsets.data)
-        free(self.timestamps.data)
-        free(self.timestamp_types.data)
-        free(self.header_offsets.data)
-        free(self.epochs.data)
-        free(self.producers.data)
-        free(self.producer_epochs.data)
-        free(self.transactional.data)
-        free(self.control.data)
+        release(self.timestamp_nulls.bits)
+        release(self.headers_nulls.bits)
+        release(self.offsets)
+        release(self.timestamps)
+        release(self.timestamp_types)
+        release(self.header_offsets)
+        release(self.epochs)
+        release(self.producers)
+        release(self.producer_epochs)
+        release(self.transactional)
+        release(self.control)
 
     def room(self, Py_ssize_t size):
         """Lend memory for the next bytes of a log: a memoryview of `size` bytes.
