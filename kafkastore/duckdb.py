@@ -15,7 +15,7 @@ from pyarrow import dataset
 from pyarrow.fs import LocalFileSystem
 
 from kafkastore.arguments import INT64_MAX, INT64_MIN
-from kafkastore.errors import ArgumentValueError
+from kafkastore.errors import ArgumentTypeError, ArgumentValueError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.log_table import LogTable
@@ -84,6 +84,10 @@ def register(
     ArgumentValueError
         If two names differ in case only, which DuckDB ignores; or as `LogStore.to_arrow`.
     """
+    if not isinstance(name, str) or not name:
+        raise ArgumentTypeError("name", "a name such as 'kafkastore'", name)
+    if "limit" in options:
+        raise TypeError("register() takes no limit; write LIMIT in the query")
     store = open_paths(path)
     chosen = store.chosen_of(topics, partitions)
     by_topic: dict[str, list[TopicPartition]] = {}

@@ -81,6 +81,8 @@ def scan(
     UnknownTopicError, KeyError, DuplicatePartitionError, ArgumentTypeError, ArgumentValueError
         As `LogStore.to_arrow`.
     """
+    if "limit" in options:
+        raise TypeError("scan() takes no limit; use LazyFrame.head")
     store = open_paths(path)
     source = _Source(
         store,

@@ -237,6 +237,14 @@ def test_columns_partitions_and_bounds_are_those_asked_for(store: LogStore) -> N
             register(connection, store, "c")
 
 
+@pytest.mark.parametrize("arguments", [{"limit": 3}, {"name": ""}, {"name": 5}])
+def test_wrong_arguments_make_no_view(store: LogStore, arguments: Any) -> None:
+    with connect() as connection:
+        with pytest.raises(TypeError):
+            register(connection, store, **arguments)
+        assert connection.sql("SHOW ALL TABLES").fetchall() == []
+
+
 def test_corrupt_bytes_are_errors_that_name_them(tmp_path: Path) -> None:
     root = write_numbered(tmp_path / "logs", ["a-0"], 40)
     path = next(root.rglob("00000000000000000020.log"))
