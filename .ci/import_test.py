@@ -36,10 +36,10 @@ import kafkastore  # noqa: E402
 
 assert Path(kafkastore.__file__).is_relative_to(sys.prefix), kafkastore.__file__
 for module in pkgutil.walk_packages(kafkastore.__path__, "kafkastore."):
-    # Modules in spark derive from PySpark's classes, and a plugin of pytest needs pytest.
-    if not module.name.startswith("kafkastore.spark") and not module.name.endswith(
-        ("__main__", "pytest_plugin")
-    ):
+    # Modules in spark derive from PySpark's classes; others need Polars, and pytest.
+    if not module.name.startswith(
+        ("kafkastore.spark", "kafkastore.polars")
+    ) and not module.name.endswith(("__main__", "pytest_plugin")):
         importlib.import_module(module.name)
 
 command = Path(sys.executable).with_name("kafkastore")

@@ -130,6 +130,14 @@ class _Scanner(NamedTuple):
         return pa.RecordBatchReader.from_batches(self.schema, self.read())
 
 
+def _passing(
+    table: LogTable, condition: pc.Expression, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows for which a condition holds, with some columns."""
+    for batch in table:  # `RecordBatch.filter` fails in pyarrow 18 if no row passes
+        yield from pa.Table.from_batches([batch]).filter(condition).select(names).to_batches()
+
+
 class _View(dataset.Dataset):  # type: ignore[misc]
     """What DuckDB scans: a dataset for which only `schema` and `scanner` work.
 
@@ -179,9 +187,7 @@ class _View(dataset.Dataset):  # type: ignore[misc]
             return _Scanner(schema, lambda: (batch.select(names) for batch in table))
         partitions, limits = self._narrowed(filter)
         table = self._table(partitions, [*names, *self._used(filter, names)], limits)
-        return _Scanner(
-            schema, lambda: (batch.filter(filter).select(names) for batch in table)
-        )
+        return _Scanner(schema, lambda: _passing(table, filter, names))
 
     def _used(self, condition: pc.Expression, names: Sequence[str]) -> list[str]:
         """Return the other columns of which a condition can't be computed without."""

@@ -1,4 +1,4 @@
-"""Log directories as lazy Polars frames, of which only what a query needs is read.
+"""Log directories as lazy Polars frames that read only what a query needs.
 
 Needs the extra ``polars``. Polars passes a query's columns, filters and limit to `_Source`. Filters
 on topic and partition choose partitions, those on offset and timestamp bound the read; Polars then
@@ -12,8 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-import polars as pl
-from polars.io.plugins import register_io_source
+try:
+    import polars as pl
+    from polars.io.plugins import register_io_source
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"Polars is not installed (no module {missing.name}): pip install 'kafkastore[polars]'",
+        name=missing.name,
+    ) from missing
 
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.records_as_arrow import ScanArguments
@@ -177,7 +183,7 @@ def _conjuncts(node: Any) -> Iterator[Any]:
 
 
 def _is_of_one_row(node: Any) -> bool:
-    """Return whether a condition is made of known parts, none of which sees other rows."""
+    """Return whether a condition has known parts only, which see no other row."""
     match node:
         case {"Column": _}:
             return True

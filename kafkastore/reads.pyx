@@ -8,9 +8,35 @@ from libc.stdint cimport int64_t
 
 from threading import get_ident
 
+
+cdef extern from *:
+    """
+    #include <unistd.h>
+    #ifdef __APPLE__
+    #include <stdint.h>
+    #include <sys/sysctl.h>
+    static long level2_cache(void) {
+        int64_t bytes = 0;
+        size_t size = sizeof bytes;
+        return sysctlbyname("hw.l2cachesize", &bytes, &size, 0, 0) ? 0 : (long)bytes;
+    }
+    #elif defined _SC_LEVEL2_CACHE_SIZE
+    static long level2_cache(void) { return sysconf(_SC_LEVEL2_CACHE_SIZE); }
+    #else
+    static long level2_cache(void) { return 0; }
+    #endif
+    """
+    long level2_cache() noexcept nogil
+
+
 cdef bint is_watching = False
 _find = None
 _failures = {}
+
+
+def level2_cache_bytes():
+    """Return the size of a core's second cache; 0 if the system does not say it."""
+    return max(level2_cache(), 0)
 
 
 def watch(find):

@@ -28,7 +28,7 @@ from kafkastore.migration.plan import (
     mtime_entry,
     plan,
 )
-from kafkastore.migration.restore import plan_restore
+from kafkastore.migration.restore import RestorePlan, plan_restore
 from kafkastore.migration.segment_survey import SegmentSurvey, survey_segment
 from kafkastore.migration.survey import PartitionSurvey, Survey, survey, survey_partition
 from kafkastore.migration.warnings import SurveyWarning
@@ -45,6 +45,7 @@ __all__ = [
     "NotReadError",
     "PartitionMigrationAnswers",
     "PartitionSurvey",
+    "RestorePlan",
     "SampleAnswer",
     "SegmentSurvey",
     "Survey",

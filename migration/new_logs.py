@@ -97,6 +97,15 @@ class NewLogs:
         """The log directory."""
         return self.store.log_dirs[0]
 
+    def is_elsewhere(self, topic_partition: TopicPartition) -> bool:
+        """Return whether the cluster has a partition, but on other brokers only."""
+        topic, partition = topic_partition
+        if self._assignments is None or topic not in self._assignments.topic_ids:
+            return False
+        topic_id, broker_id = self._assignments.topic_ids[topic], broker_of(self.log_dir)
+        reason = self._assignments.why_stray(topic_id, partition, broker_id)
+        return reason is StrayReason.NOT_A_REPLICA
+
     def find(self, topic_partition: TopicPartition) -> NewLog:
         """Return where a partition is restored; refuse a log that had records."""
         if topic_partition not in self.store.partitions:

@@ -9,53 +9,34 @@ changed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from kafkastore.migration.convert import UNTIMED, ConvertedPartition, Untimed, convert_log
 from kafkastore.migration.new_logs import NewLog, NewLogs, open_new_log_dir
+from kafkastore.migration.restored_files import RestoredFiles, unrestorable
 
 from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
 from kafkastore.changes.file_state import FileState, read_state
 from kafkastore.changes.inspection import raise_refusals
-from kafkastore.changes.new_bytes import chunks_of
-from kafkastore.changes.plan import (
-    NOT_EXECUTABLE,
-    Content,
-    Converted,
-    Copied,
-    FileChange,
-    Inline,
-    Plan,
-    Rebuilt,
-)
-from kafkastore.errors import ChangeRefusedError, RefusalReason
-from kafkastore.formats.state import producer_snapshot
+from kafkastore.changes.plan import NOT_EXECUTABLE, FileChange, Inline, Plan
+from kafkastore.errors import ChangeRefusedError
 from kafkastore.formats.state.checkpoints import pack_offset_checkpoint
 from kafkastore.formats.state.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     LOG_SUFFIX,
     META_PROPERTIES,
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
     TopicPartition,
     parse_segment_file,
-    snapshot_name,
 )
-from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.log.isolation import newest_snapshot, without_producers
 from kafkastore.log.log_dir import LogDir
 from kafkastore.paths import refuse_remote
 from kafkastore.runner import Progress, Steps, in_threads
-from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
+from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
@@ -63,8 +44,20 @@ from kafkastore.store.partition_path import PartitionPath, list_unique_paths, op
 from kafkastore.store.unread_partition import count_segments
 
 _JOB = "restore"
-_NONE = -1
 _WHY_REMOVED = "the restored log has no such file"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestorePlan(Plan):
+    """A plan of `plan_restore`.
+
+    Parameters
+    ----------
+    elsewhere : tuple of TopicPartition
+        The partitions that other brokers have, which are left out; not saved with the plan.
+    """
+
+    elsewhere: tuple[TopicPartition, ...] = ()
 
 
 def plan_restore(
@@ -79,7 +72,7 @@ def plan_restore(
     progress: Progress | None = None,
     metadata: Metadata = None,
     without_topic_ids: bool = False,
-) -> Plan:
+) -> RestorePlan:
     """Plan to put partitions into the empty logs of a stopped broker's new topics.
 
     Segments and the log start are taken from the source; indexes are rebuilt, and messages of old
@@ -105,7 +98,8 @@ def plan_restore(
         The topics' ``index.interval.bytes``.
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``. Default: all but those of topics
-        whose names begin with ``__``, which a cluster writes itself.
+        whose names begin with ``__``, which a cluster writes itself. Partitions that the cluster
+        has on other brokers are left out, unless there are no others.
     threads : int, optional
         Number of partitions read in parallel; by default the number of processors.
     progress : callable, optional
@@ -119,7 +113,7 @@ def plan_restore(
 
     Returns
     -------
-    Plan
+    RestorePlan
         For `kafkastore.apply`; its root is `log_dir`.
 
     Raises
@@ -147,6 +141,11 @@ def plan_restore(
     store = open_paths(source)
     if partitions is None:
         partitions = [each for each in store.partitions if not each.topic.startswith("__")]
+    chosen = store.chosen(partitions)
+    elsewhere = [each for each in chosen if new_logs.is_elsewhere(each)]
+    if len(elsewhere) == len(chosen):
+        elsewhere = []  # each is refused, with the reason
+    partitions = sorted({*chosen} - {*elsewhere})
     step = None if progress is None else Steps(progress, count_segments(store.logs_of(partitions)))
     convert = partial(
         convert_log, codec=None, untimed=untimed, leader_epoch=leader_epoch,
@@ -176,7 +175,9 @@ def plan_restore(
     raise_refusals(refusals)
     changes += _log_starts(root, starts)
     created = (each.created for each in targets.values() if each.created is not None)
-    return Plan(str(root.path), _JOB, tuple(changes), directories=tuple(created))
+    return RestorePlan(
+        str(root.path), _JOB, tuple(changes), tuple(elsewhere), directories=tuple(created)
+    )
 
 
 class _Restored(NamedTuple):
@@ -200,8 +201,8 @@ def _restore_place(
         converted = convert(log)
         for log_path, reason in converted.unconverted:
             path = os.path.join(place.path, os.path.basename(log_path))
-            raise _unrestorable(path, reason)
-        files = _RestoredFiles(log, converted, leader_epoch, index_interval_bytes)
+            raise unrestorable(path, reason)
+        files = RestoredFiles(log, converted, leader_epoch, index_interval_bytes)
         changes = list(_changes(files, targets[place.topic_partition]))
     except ChangeRefusedError as error:
         return error
@@ -210,7 +211,7 @@ def _restore_place(
     return _Restored(changes, {place.topic_partition: start} if is_within else {})
 
 
-def _changes(files: _RestoredFiles, target: NewLog) -> Iterator[FileChange]:
+def _changes(files: RestoredFiles, target: NewLog) -> Iterator[FileChange]:
     """Yield the changes of a directory: topic id, restored files, removed files."""
     yield from target.topic_id_change()
     name = target.path.name
@@ -229,136 +230,6 @@ def _changes(files: _RestoredFiles, target: NewLog) -> Iterator[FileChange]:
             yield FileChange(
                 f"{name}/{each}", read_state(target.path / each), None, None, _WHY_REMOVED
             )
-
-
-class _RestoredFile(NamedTuple):
-    """A file that a partition will have, but for its owners and mode."""
-
-    name: str
-    state: FileState
-    content: Content
-
-
-class _RestoredFiles:
-    """The files that a partition will have."""
-
-    def __init__(
-        self,
-        log: PartitionLog,
-        converted: ConvertedPartition,
-        leader_epoch: int,
-        index_interval_bytes: int,
-    ) -> None:
-        self.log, self.leader_epoch = log, leader_epoch
-        self.index_interval_bytes = index_interval_bytes
-        self.old = converted.old
-        self.rewritten = {os.path.basename(each.path): each for each in converted.changes}
-
-    def list(self) -> Iterator[_RestoredFile]:
-        """Yield each segment's log, then what is made of it, then the other files."""
-        producers = self._producers_at_start()
-        for segment in self.log.segments:
-            rebuilt = rebuild_indexes(
-                segment.log_path, segment.base_offset,
-                index_interval_bytes=self.index_interval_bytes, producers=producers,
-            )
-            yield from self._log(segment, rebuilt)
-            yield from self._indexes(segment, rebuilt)
-        yield from self._open_transactions(producers)
-        if LEADER_EPOCH_CHECKPOINT in self.rewritten:
-            yield self._planned(self.rewritten[LEADER_EPOCH_CHECKPOINT])
-        else:
-            yield from self._copied(self.log.path / LEADER_EPOCH_CHECKPOINT)
-
-    def _producers_at_start(self) -> ProducerState:
-        """Return the producers before the first segment, if a snapshot of there has them."""
-        start = self.log.segments[0].base_offset if self.log.segments else 0
-        offset, producers = newest_snapshot(self.log, start)
-        return producers if offset == start else without_producers()
-
-    def _log(self, segment: LogSegment, rebuilt: RebuiltIndexes) -> Iterator[_RestoredFile]:
-        """Yield a log: converted, as it is, or without bytes after its last batch.
-
-        The new broker was stopped, so it would keep those, and append after them.
-        """
-        path = segment.log_path
-        left = segment.size - rebuilt.valid_bytes
-        if rebuilt.reason is not None or (left and not segment.is_active):
-            reason = rebuilt.reason or f"it has {left} bytes after its last batch"
-            raise _unrestorable(path, reason)
-        change = self.rewritten.get(path.name)
-        if change is not None:
-            if change.after is not None and isinstance(change.content, Converted):
-                content = Copied(os.path.abspath(path), change.content)
-                yield _RestoredFile(path.name, change.after, content)
-        elif left:
-            batches = Converted(None, None, self.leader_epoch, is_only_epoch=True)
-            digest = hashlib.sha256()
-            for data in chunks_of(batches, path):
-                digest.update(data)
-            state = FileState.of_digest(rebuilt.valid_bytes, digest.hexdigest(), os.stat(path))
-            yield _RestoredFile(path.name, state, Copied(os.path.abspath(path), batches))
-        else:
-            yield from self._copied(path)
-
-    def _indexes(self, segment: LogSegment, rebuilt: RebuiltIndexes) -> Iterator[_RestoredFile]:
-        """Yield the indexes that recovery would build."""
-        has_old_formats = segment.log_path.name in self.old
-        for suffix, data in (
-            (OFFSET_INDEX_SUFFIX, rebuilt.offset_index), (TIME_INDEX_SUFFIX, rebuilt.time_index)
-        ):
-            path = segment.log_path.with_suffix(suffix)
-            if path.name in self.rewritten:
-                yield self._planned(self.rewritten[path.name])
-            elif has_old_formats:  # the conversion found its bytes there
-                yield from self._copied(path)
-            else:
-                content = Rebuilt(self.index_interval_bytes)
-                yield _RestoredFile(path.name, _state_of(data, segment), content)
-        if data := rebuilt.transaction_index:
-            name = segment.log_path.with_suffix(TRANSACTION_INDEX_SUFFIX).name
-            yield _RestoredFile(name, _state_of(data, segment), Inline(data))
-
-    def _open_transactions(self, producers: ProducerState) -> Iterator[_RestoredFile]:
-        """Yield the producer snapshot of the log end, of open transactions only.
-
-        The new cluster gives the ids of other producers to new ones, and a broker that knows the
-        old ones takes batches of the new ones for repeated ones: it drops them.
-        """
-        end = self.log.log_end_offset
-        if end > self.log.log_start_offset:
-            entries = producers.entries()
-            entries = entries[entries["current_txn_first_offset"] >= 0]
-            for name in ("last_sequence", "last_offset"):
-                entries[name] = _NONE
-            data = producer_snapshot.pack(entries)
-            state = _state_of(data, self.log.segments[-1])
-            yield _RestoredFile(snapshot_name(end), state, Inline(data))
-
-    def _copied(self, path: Path) -> Iterator[_RestoredFile]:
-        """Yield a file as it is, if it is there."""
-        state = read_state(path)
-        if state is not None:
-            yield _RestoredFile(path.name, state, Copied(os.path.abspath(path)))
-
-    def _planned(self, change: FileChange) -> _RestoredFile:
-        """Return a file as the conversion has planned it."""
-        assert change.after is not None  # a conversion removes nothing
-        assert change.content is not None
-        return _RestoredFile(os.path.basename(change.path), change.after, change.content)
-
-
-def _state_of(data: bytes, segment: LogSegment) -> FileState:
-    """Return the state of a file that is made of a segment's log."""
-    return FileState.of_bytes(data, os.stat(segment.log_path))
-
-
-def _unrestorable(path: str | os.PathLike[str], reason: str) -> ChangeRefusedError:
-    return ChangeRefusedError(
-        f"{path} can't be restored: {reason}; repair a copy first, with kafkastore repair",
-        RefusalReason.OTHER,
-        path,
-    )
 
 
 def _log_starts(target: LogDir, starts: Mapping[TopicPartition, int]) -> Iterator[FileChange]:

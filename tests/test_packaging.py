@@ -122,11 +122,14 @@ def test_sdist_has_all_that_a_wheel_is_built_from(root, built, layout):
     assert {Path("setup.py"), Path("pyproject.toml"), Path("LICENSE")} <= set(members)
     for script in ("kafkastore/spark/java_home/bin/java", "kafkastore/cli/launcher/kafkastore"):
         assert members[Path(script)].mode & 0o111
+    vendor = Path("kafkastore/formats/records/vendor")
     built = (path for path in members if path.suffix in (".c", ".so", ".o", ".pyc"))
     assert set(built) == {
         Path("tests/models/crc_check.c"), Path("tests/models/bad_disk.c"),
-        Path("tests/fuzz/coverage.c"),
+        Path("tests/fuzz/coverage.c"), Path(vendor, "lz4.c"), Path(vendor, "zstddeclib.c"),
     }
+    licences = {path.name for path in members if path.parent == vendor and path.suffix != ".c"}
+    assert {"LICENSE.lz4", "LICENSE.snappy", "LICENSE.zstd"} <= licences
     assert {path.parts[0] for path in members if len(path.parts) > 1} <= {
         ".ci", "benchmarks", "docs", "kafkastore", "kafkastore.egg-info", "legacy", "migration",
         "tests",

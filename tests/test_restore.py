@@ -18,6 +18,7 @@ from golden.make.brokers import WORK, class_path
 from golden.make.case_context import CaseContext, Surroundings
 from golden.make.java import ClassArchive, compiled, java_command
 from golden.make.java_client import JavaClients
+from golden.make.server_properties import Mode
 from models.disk_contents import everything_in, overwrite
 from models.seed import some
 from use_cases.stores import commit
@@ -191,12 +192,14 @@ NEW_LOGS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize(("version", "state"), some([
-    (version, state) for version in ("2.4.0", "3.9.1", "4.3.1") for state in NEW_LOGS
+@pytest.mark.parametrize(("version", "mode", "state"), some([
+    (version, mode, state)
+    for version, mode in (("2.4.0", "zk"), ("3.9.1", "zk"), ("3.9.1", "kraft"), ("4.3.1", "kraft"))
+    for state in NEW_LOGS
 ], 1, __name__))
 def test_a_new_cluster_serves_every_record_of_the_disk(
     require_broker: Callable[[str], None], scene: Path, monkeypatch: pytest.MonkeyPatch,
-    version: str, state: str,
+    version: str, mode: Mode, state: str,
 ) -> None:
     require_broker(version)
     require_broker("2.4.0")
@@ -204,12 +207,12 @@ def test_a_new_cluster_serves_every_record_of_the_disk(
     with around as clients, _programs(scene / "programs"):
         context = CaseContext(version, "load", scene / "out", Surroundings("load", WORK, clients))
         try:
-            context.start()
+            context.start(mode=mode)
             cluster = context.cluster
             (scene / "new").mkdir()
             (scene / "new" / "kafka-logs").symlink_to(cluster.logs)
             monkeypatch.setenv("NEW", cluster.address)
-            monkeypatch.setenv("BROKER", "0" if cluster.mode == "zk" else "1")
+            monkeypatch.setenv("BROKER", "0" if mode == "zk" else "1")
             for language, command in CONSOLE:
                 if command.line == "systemctl stop kafka":
                     cluster.wait_for_leaders("crash", 1)

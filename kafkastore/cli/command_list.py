@@ -11,7 +11,7 @@ from kafkastore.cli.command_line import CommandLine
 COMMANDS = {
     "ls": "List partitions or segments: offsets, times, sizes, missing indexes.",
     "dump": "Decode any file of a log directory.",
-    "cat": "Print records of partitions, or write them to a file.",
+    "cat": "Print, filter, count or follow records; write them to files.",
     "cluster": "Show brokers, topics and configurations from a cluster's metadata log.",
     "offsets": "Find the offsets for times, by one or several rules.",
     "compare": "Compare offset lookups by modification time and by time index.",

@@ -120,7 +120,7 @@ def schema(
 
 
 class ScanArguments(TypedDict, total=False):
-    """The arguments of `PartitionLog.to_arrow` for a query engine, which has its own limit."""
+    """The arguments of `PartitionLog.to_arrow` for engines with their own limit."""
 
     start_offset: int | None
     end_offset: int | None
@@ -335,7 +335,7 @@ def _find_committed(
 
 
 def _start_since(log: LogView, start: int, end: int, timestamp: int) -> int:
-    """Return the first offset of a range that may reach a timestamp; the end if none may."""
+    """Return a range's first offset that may reach a timestamp, or its end."""
     for segment in log.segments_between(start, end):
         first = first_offset_since(segment, timestamp, start)
         if first is not None:

@@ -30,7 +30,7 @@ from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
-from kafkastore.reads import check_fetched, fetch_bytes, is_remote
+from kafkastore.reads import check_fetched, fetch_bytes, is_remote, level2_cache_bytes
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.salvage import (
     can_begin_batch,
@@ -42,7 +42,9 @@ from kafkastore.segment.timestamp_search import SegmentSearch
 from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 
-LARGEST_READ = 512 * 1024
+#: As large as the core's second cache, in which the passes over the bytes find them. Smaller reads
+#: only cost more calls, larger ones no less.
+LARGEST_READ = min(max(level2_cache_bytes(), 512 * 1024), 1024 * 1024)
 HEADERS_A_SCAN = 16_384
 #: First read of a lookup: one index interval and a batch of usual size.
 SMALLEST_READ = 32 * 1024
@@ -56,22 +58,19 @@ class BatchRun(NamedTuple):
     """Successive complete batches.
 
     `data` is valid until the next run is requested: it is a view of a reused buffer, unless the
-    file is mapped. `smallest_offset` is the least offset that can follow the batches before.
+    file is mapped. `position` is its byte position in the file, and `smallest_offset` the least
+    offset that can follow the batches before.
     """
 
     data: memoryview
     headers: NDArray[Any]
+    position: int
     smallest_offset: int
-
-    @property
-    def position(self) -> int:
-        """Byte position of `data` in the file."""
-        return int(self.headers["position"][0])
 
     @property
     def end_position(self) -> int:
         """Byte position after the last batch."""
-        return int(self.headers["position"][-1]) + int(self.headers["size"][-1])
+        return self.position + len(self.data)
 
     @property
     def next_offset(self) -> int:
@@ -206,7 +205,7 @@ class LogFile:
                     status = batch_header.BAD_OFFSETS
                 within = next_offset, within[1]
             if count:
-                yield BatchRun(data[:scanned], headers[:count], smallest_offset)
+                yield BatchRun(data[:scanned], headers[:count], position, smallest_offset)
                 position += scanned
             if wrong is not None:
                 raise wrong.error.located(self.path)

@@ -215,7 +215,7 @@ def _of_higher_magic(
     data[_MAGIC_AT] = 2
     headers = np.empty(1, BATCH_HEADER)
     count, *_ = batch_header.scan(data, position, headers, verify_crc=verify_crc)
-    return BatchRun(data, headers, 0) if count else None
+    return BatchRun(data, headers, position, 0) if count else None
 
 
 def _with_first_offsets(run: BatchRun, log: LogFile) -> NDArray[Any]:

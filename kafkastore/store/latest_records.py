@@ -74,7 +74,7 @@ class LatestRecords:
     def read(
         self, log: LogView, options: ArrowOptions, *, include_tombstones: bool = False
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the last records that are in a partition which was added; ignore the limit."""
+        """Yield the last records in a partition that was added; ignore the limit."""
         batches = self._read(log, options, include_tombstones)
         return _joined(batches, options.batch_rows, options.batch_bytes)
 

@@ -18,7 +18,7 @@ class LogTable:
     """Records as an Arrow table that is read when it is used, and anew each time.
 
     Other libraries read it by the Arrow PyCapsule interface: ``duckdb.sql("from table")``,
-    ``polars.from_arrow(table)``, ``pyarrow.table(table)``. Not thread-safe.
+    ``polars.DataFrame(table)``, ``pyarrow.table(table)``. Not thread-safe.
 
     Parameters
     ----------

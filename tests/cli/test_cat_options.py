@@ -291,11 +291,10 @@ def test_only_a_terminal_shows_colours(root: Path, run: Run) -> None:
 
 
 def test_columns_are_not_written_to_a_terminal(root: Path) -> None:
-    for form in ("arrow", "arrows", "parquet"):
-        for options in ([], ["-o", "-"]):
-            code, shown = on_terminal(root, "--format", form, *options)
-            assert code == 2
-            assert "is not for terminals: give -o FILE, or a pipe" in shown
+    for form, options in (("arrow", []), ("arrows", ["-o", "-"]), ("parquet", [])):
+        code, shown = on_terminal(root, "--format", form, *options)
+        assert code == 2
+        assert "is not for terminals: give -o FILE, or a pipe" in shown
 
 
 @pytest.fixture
@@ -356,6 +355,25 @@ def test_columns_are_divided_too(
             "payments1970-01-03": 1, "paymentsundated": 1,
         }
         assert tables["orders1970-01-01"]["offset"].to_pylist() == [0, 2, 5, 0]
+
+
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_many_dates_take_the_memory_and_descriptors_of_a_few(
+    run: Run, tmp_path: Path, form: str
+) -> None:
+    records = [record(at, at * 13 % 200 * DAY) for at in range(600)]
+    root = write_log(tmp_path / "logs", {"t-0": records})
+    assert run("cat", root, "-o", tmp_path / f"out/{{date}}.{form}").code == 0
+    paths = sorted((tmp_path / "out").iterdir())
+    assert len(paths) == 200
+    if form == "jsonl":
+        offsets = [
+            [json.loads(line)["offset"] for line in path.read_text().splitlines()]
+            for path in paths
+        ]
+    else:
+        offsets = [pq.read_table(path)["offset"].to_pylist() for path in paths]
+    assert offsets == [[at for at in range(600) if at * 13 % 200 == day] for day in range(200)]
 
 
 def test_after_an_error_no_file_and_no_directory_is_left(

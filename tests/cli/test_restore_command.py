@@ -1,6 +1,7 @@
 """``kafkastore restore`` into directories that do not exist."""
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,16 @@ def test_without_the_topic_id_it_is_refused(run: Run, source: Path, new: Path) -
     (new / "meta.properties").unlink()
     assert_one_sentence(run("restore", source, new, "--yes"))
     assert run("restore", source, new, "--yes", "--without-topic-ids").code == 0
+
+
+def test_partitions_of_other_brokers_are_named(
+    run: Run, tmp_path: Path, source: Path, new: Path
+) -> None:
+    shutil.copytree(source / "t-0", source / "t-1")
+    made.write_log(tmp_path / "of" / "__cluster_metadata-0", [
+        made.topic("t"), made.partition(0, replicas=(2,)), made.partition(1, replicas=(1,)),
+    ])
+    arguments = ("restore", source, new, "--metadata", tmp_path / "of", "--dry-run")
+    *_, elsewhere = run(*arguments, "--json").lines
+    assert elsewhere == {"kind": "elsewhere", "topic": "t", "partition": 0}
+    assert "t-0 is not restored here" in run(*arguments).out

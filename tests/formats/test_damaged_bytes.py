@@ -33,6 +33,7 @@ NOT_IN_THE_REGISTRY = {
     "producer_state": "takes headers and entries, by transactions",
     "segment_growth": "takes sets, by append_sets",
     "arrow_memory": "memory",
+    "decoders": "by decompression",
     "batch_builder": "writes, by record_builder",
     "crc": "any bytes are right",
     "entries": "types",

@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 
 import numpy as np
@@ -252,3 +253,28 @@ def test_the_hash_is_siphash_with_128_bits():
     for size in (*range(40), 255, 256, 1000):
         secret, key = chance.randbytes(16), chance.randbytes(size)
         assert hash_of_key(key, secret) == sip_hash(secret, key)
+
+
+def test_a_table_that_several_threads_use_at_once_refuses_all_but_one():
+    """Each call is done, or refused; the table is whole afterwards."""
+    table, outcomes = LatestOffsets(SECRET), []
+    keys = numbered(0, 20_000)
+    given, offsets = columns(keys), longs(range(len(keys)))
+
+    def add():
+        for _ in range(5):
+            try:
+                table.add(len(keys), given, offsets)
+                outcomes.append(True)
+            except RuntimeError:
+                outcomes.append(False)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 20
+    assert any(outcomes)
+    assert table.count == len(keys)
+    assert all(found_in(table, keys, range(len(keys))))

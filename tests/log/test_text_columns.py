@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import pydoc
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +17,8 @@ from models.record_format import Batch, Row
 from models.refused import refused
 
 import kafkastore
-from kafkastore import samples
+from kafkastore import PartitionLog, samples
+from kafkastore.log.records_as_arrow import COLUMN_TYPES
 
 VALUES = [b"plain", "grüße".encode(), b"", None, b"\xff\x00cut \xe2\x82", b'{"customer": 7}']
 
@@ -43,6 +45,10 @@ def test_text_is_decoded_like_a_consumer_s(log, is_view):
     assert table["key"].to_pylist() == table["value"].to_pylist() == texts(VALUES)
     assert table.schema.field("topic").type == pa.string()
     table.validate(full=True)
+    store = kafkastore.open(log.path.parent)
+    for each in (store.to_arrow("t", decode="utf-8"), store.topic("t").to_arrow(decode="utf-8")):
+        assert each.read_all()["value"].to_pylist() == texts(VALUES)
+    assert log.to_arrow(decode="utf-8", threads=2).read_all()["key"].to_pylist() == texts(VALUES)
 
 
 @given(values=st.lists(st.none() | st.binary(max_size=6) | st.text().map(str.encode), min_size=1))
@@ -65,6 +71,13 @@ def test_the_page_of_python_prints_what_its_comments_say(tmp_path):
     printed = run_python(block.text, tmp_path).splitlines()
     comments = re.findall(r"# (\S.*)$", block.text, re.MULTILINE)
     assert printed == [each for each in comments if not each.startswith("the same")]
+
+
+def test_help_names_every_column_and_its_type():
+    text = pydoc.plain(pydoc.render_doc(PartitionLog.to_arrow))
+    for name, kind in COLUMN_TYPES.items():
+        (line,) = (line for line in text.splitlines() if re.search(rf"`{name}`.*  ", line))
+        assert str(kind).split("<")[0] in line
 
 
 def test_json_is_parsed_where_it_is_used(log):

@@ -164,6 +164,18 @@ def test_what_the_broker_would_not_serve_is_refused(tmp_path, source, root, fram
     assert (error.reason, error.path) == (RefusalReason.NOT_SERVED, root / "t-1")
 
 
+def test_partitions_of_other_brokers_are_left_out(tmp_path, source, root):
+    metadata = metadata_of(
+        tmp_path, made.topic("t"), made.partition(0, replicas=(2,)),
+        made.partition(1, replicas=(1,)),
+    )
+    for partitions in (None, ["t-0", "t-1"]):
+        plan = plan_restore(source, root, metadata=metadata, partitions=partitions)
+        assert plan.elsewhere == (("t", 0),)
+        assert {each.path.partition("/")[0] for each in plan.changes} == {"t-1"}
+    assert not plan_restore(source, root, metadata=metadata, partitions=["t-1"]).elsewhere
+
+
 def test_a_partition_with_other_replicas_is_refused(tmp_path, source, root):
     """Another one that is empty may become leader, and this log would be truncated to it."""
     metadata = metadata_of(tmp_path, made.topic("t"), made.partition(0, replicas=(1, 2)))

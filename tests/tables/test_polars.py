@@ -1,20 +1,20 @@
 """`kafkastore.polars.scan`: rows as of a frame in memory, and few bytes read."""
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
-from models.record_frames import frame_of, write_logs
+from models.record_frames import START, bytes_read, frame_of, write_logs, write_numbered
 from models.record_strategies import NEAR_TIMESTAMPS, bounded, logs
 from models.refused import refused
 from polars.testing import assert_frame_equal
@@ -58,7 +58,8 @@ def conditions(draw: Any, depth: int = 2) -> pl.Expr:
         return pl.col(column).is_in(pl.Series(wanted, dtype=frame_type(column)))
     if kind == 6:
         closed = draw(st.sampled_from(["both", "left", "right", "none"]))
-        return pl.col(column).is_between(draw(values), draw(values), closed=closed)
+        first, last = (pl.lit(draw(values), frame_type(column)) for _ in range(2))
+        return pl.col(column).is_between(first, last, closed=closed)
     if kind == 7:
         return draw(st.sampled_from([
             pl.lit(True), pl.lit(False), TIME.is_null(), OFFSET.is_not_null(),
@@ -113,38 +114,11 @@ def test_queries_have_the_rows_of_a_frame_in_memory(
     assert_frame_equal(found, wanted)
 
 
-START = 1_500_000_000_000
-
-
-def write_numbered(root: Path, names: Iterable[str], count: int, value_bytes: int = 20) -> Path:
-    """Write partitions of `count` records, one each second, in four segments."""
-    with kafkastore.LogDirWriter(root) as log_dir:
-        for name in names:
-            topic, _, partition = name.rpartition("-")
-            writer = log_dir.writer(topic, int(partition))
-            for first in range(0, count, count // 4):
-                for offset in range(first, first + count // 4, 2):
-                    columns = {
-                        "value": [b"v" * value_bytes] * 2,
-                        "timestamp": [START + 1000 * offset, START + 1000 * (offset + 1)],
-                    }
-                    writer.append_columns(pa.table(columns))
-                if first + count // 4 < count:
-                    writer.roll()
-    return root
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> LogStore:
     """Three partitions of 4000 records."""
     root = tmp_path_factory.mktemp("tables") / "logs"
     return kafkastore.open(write_numbered(root, ("a-0", "a-1", "b-0"), 4000, 2000))
-
-
-def bytes_read() -> int:
-    """The bytes that this process has read by system calls."""
-    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return int(fields["rchar"])
 
 
 def minute(number: int) -> pl.Expr:
@@ -243,6 +217,13 @@ def test_a_log_that_grows_is_read_anew_by_each_query(tmp_path: Path) -> None:
         assert len(frame.collect()) == 1
         writer.append_records([record])
         assert len(frame.collect()) == 2
+
+
+def test_without_polars_the_error_names_the_extra() -> None:
+    code = "import sys; sys.modules['polars'] = None; import kafkastore.polars"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "pip install 'kafkastore[polars]'" in ran.stderr
 
 
 def test_errors_are_kafkastore_s_own(store: LogStore, tmp_path: Path) -> None:

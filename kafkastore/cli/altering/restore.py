@@ -1,6 +1,7 @@
 """``kafkastore restore``: put partitions into the empty logs of new topics."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,14 @@ from kafkastore.arguments import INT32_MAX
 from kafkastore.cli.apply_plans import apply_plans
 from kafkastore.cli.options.change_options import ChangeOptions, index_interval_option
 from kafkastore.cli.options.selection import ANY_PATH, STORE_PATH
+from kafkastore.cli.output.control_characters import print_text
+from kafkastore.cli.output.grouped_lines import group_lines
+from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.plans import print_plan
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.migration import UNTIMED, Untimed, plan_restore
 from kafkastore.store.unread_partition import count_segments
 
@@ -78,5 +83,16 @@ def command(
     with progress("reading", count_segments(store.logs_of(partitions))) as advance:
         planned = make(progress=to_progress_callback(advance))
     print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+    _show(planned.elsewhere, as_json=call.as_json, verbose=call.verbose)
     apply_plans(replace(call, paths=(log_dir,)), options, [planned], Problems())
     return 0
+
+
+def _show(partitions: Sequence[TopicPartition], *, as_json: bool, verbose: bool) -> None:
+    """Name the partitions that are not restored here."""
+    if as_json:
+        for each in partitions:
+            write_json({"kind": "elsewhere", **each._asdict()})
+        return
+    why = "is not restored here: other brokers have it"
+    print_text(*group_lines(((None, f"{each} {why}") for each in partitions), verbose=verbose))

@@ -50,6 +50,11 @@ class ColumnWriter:
         """Hand over what was written to the system."""
         self._file.flush()
 
+    def settle(self) -> None:
+        """Free memory: write the row group that is being filled."""
+        if isinstance(self._writer, _RowGroups):
+            self._writer.settle()
+
     def close(self) -> None:
         """Complete the file."""
         self._writer.close()
@@ -125,10 +130,14 @@ class _RowGroups:
                 writer.write_table(table, row_group_size=table.num_rows)
         return sink.getvalue()
 
-    def close(self) -> None:
-        """Complete the file."""
+    def settle(self) -> None:
+        """Write all rows, also those of an incomplete row group."""
         self._end_group()
         self._write_down_to(0)
+
+    def close(self) -> None:
+        """Complete the file."""
+        self.settle()
         self._encoded.close()
         if self._parts.is_empty:
             self._parts.write(memoryview(self._encode([])).cast("B"))

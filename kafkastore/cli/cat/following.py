@@ -81,9 +81,9 @@ def follow(
             except (KafkaStoreError, OSError) as error:
                 problems.add(which, error)
             else:
-                asked = first if start is None else bounds._replace(start_offset=start, tail=None)
+                asked = first if start is None else _from(bounds, start)
                 if start is None or start < end:
-                    yield each.log, asked._replace(end_offset=end)
+                    yield each.log, asked._replace(end_offset=end, is_decided=True)
             if problems.count > count:
                 del followed[which]
                 ended.add(which)
@@ -92,3 +92,8 @@ def follow(
         first = bounds._replace(tail=None)
         flush()
         time.sleep(INTERVAL_SECONDS)
+
+
+def _from(bounds: Bounds, start_offset: int) -> Bounds:
+    """Return the bounds of what comes after the records read so far."""
+    return bounds._replace(start_offset=max(start_offset, bounds.start_offset or 0), tail=None)

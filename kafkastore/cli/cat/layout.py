@@ -75,8 +75,9 @@ class OutputLayout(NamedTuple):
             with closing(self.writer(sys.stdout.buffer)) as writer:
                 yield writer
         elif fields_of(output):
+            one_by_one = self._replace(threads=1).writer  # there may be many
             with OutputFiles(store) as files, closing(
-                PatternWriter(output, files, self.writer, self.zone, *self.read_as())
+                PatternWriter(output, files, one_by_one, self.zone, *self.read_as())
             ) as writer:
                 yield writer
         else:

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 
 cdef enum:
-    BUFFER_BYTES = 256 * 1024
+    BUFFER_BYTES = 64 * 1024
 
 
 cdef enum QuoteStyle:

@@ -1,7 +1,7 @@
 """A buffer for lines of text, which is written when it is full.
 
 Text goes into it without the GIL, and without a Python object for each value. A value of any size
-passes through the same few hundred KiB.
+passes through the same few KiB.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t

@@ -154,6 +154,10 @@ class LineWriter:
         """Hand over what was written to the system."""
         self._file.flush()
 
+    def settle(self) -> None:
+        """Free the buffer, which is empty after each batch."""
+        self._lines = None
+
     def close(self) -> None:
         """Do nothing: lines need no end."""
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _FIELDS = ("topic", "partition", "date")
 _FIELD = re.compile(r"\{(\w*)\}")
+#: Writers that may keep rows or buffers in memory at a time.
+_MOST_UNSETTLED = 8
 #: In place of the date of a record without a timestamp, or with one beyond the calendar.
 UNDATED = "undated"
 
@@ -55,6 +58,7 @@ class PatternWriter:
         self._output, self._files, self._open_writer = output, files, open_writer
         self._fields, self._zone = fields_of(output), zone
         self._writers: dict[Path, RecordWriter] = {}
+        self._unsettled: OrderedDict[Path, RecordWriter] = OrderedDict()
         self._done: set[Path] = set()
         self._place: tuple[object, ...] | None = None
         self.columns, self.reading = columns, reading
@@ -73,7 +77,15 @@ class PatternWriter:
             if path not in self._writers:
                 file = cast(BinaryIO, self._files.create(path))
                 self._writers[path] = self._open_writer(file)
+            self._settle_others(path)
             self._writers[path].write_batch(log, rows)
+
+    def _settle_others(self, path: Path) -> None:
+        """Keep in memory what the last few writers keep."""
+        self._unsettled[path] = self._writers[path]
+        self._unsettled.move_to_end(path)
+        if len(self._unsettled) > _MOST_UNSETTLED:
+            self._unsettled.popitem(last=False)[1].settle()
 
     def _complete_before(self, which: TopicPartition) -> None:
         """Complete the files that get no more records, because the partition is another."""
@@ -106,12 +118,18 @@ class PatternWriter:
         for writer in self._writers.values():
             writer.flush()
 
+    def settle(self) -> None:
+        """Free memory: the next rows are for other writers."""
+        while self._unsettled:
+            self._unsettled.popitem()[1].settle()
+
     def close(self) -> None:
         """Complete all files."""
         for path, writer in self._writers.items():
             writer.close()
             self._done.add(path)
         self._writers.clear()
+        self._unsettled.clear()
 
 
 def _dates(timestamps: Any, zone: tzinfo | None) -> NDArray[np.str_]:

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kafkastore.cli.cat.bounds import Bounds
 from kafkastore.cli.cat.record_writer import RecordWriter
-from kafkastore.errors import CorruptionError
+from kafkastore.cli.output.failures import print_note
+from kafkastore.cli.output.partition_errors import Problems
+from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import find_committed, reads_committed
 from kafkastore.log.range_scan import SMALL_RANGE
@@ -16,6 +20,8 @@ from kafkastore.use_cases.lag import find_unread
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+    from kafkastore.log.records_as_arrow import ArrowOptions
 
 #: How much larger each range of offsets is in which the last records are searched.
 _GROWTH = 4
@@ -56,27 +62,63 @@ def _matching(
     options: dict[str, Any],
 ) -> Iterator[RecordBatch]:
     """Yield the records that match the filter, with some columns."""
-    from kafkastore.log.records_as_arrow import ArrowOptions, read
+    from kafkastore.log.records_as_arrow import read
 
     compared = bounds.records.columns
     needed = tuple(dict.fromkeys((*columns, *compared)))
-    chosen = ArrowOptions(
-        columns=needed,
-        start_offset=bounds.start_offset,
-        end_offset=bounds.end_offset,
-        start_timestamp=bounds.start_timestamp,
-        end_timestamp=bounds.end_timestamp,
-        limit=None if compared else limit,
-        isolation=bounds.isolation,
-        indexes=bounds.indexes,
-        **options,
+    chosen = _options(
+        bounds, columns=needed, limit=None if compared else limit, **options
     )
-    for batch in read(log, chosen):
+    batches = read(log, chosen) if bounds.latest is None else bounds.latest.read(log, chosen)
+    for batch in batches:
         kept = bounds.records.kept(batch)
         if kept.num_rows:
             is_wider = columns and len(needed) > len(columns)
             yield kept.select(list(columns)) if is_wider else kept
         del batch, kept  # may be large; free them before the next one is decoded
+
+
+def _options(bounds: Bounds, **others: Any) -> ArrowOptions:
+    """Return the options by which records within the bounds are read."""
+    from kafkastore.log.records_as_arrow import ArrowOptions
+
+    return ArrowOptions(
+        start_offset=bounds.start_offset,
+        end_offset=bounds.end_offset,
+        start_timestamp=bounds.start_timestamp,
+        end_timestamp=bounds.end_timestamp,
+        isolation=bounds.isolation,
+        is_decided=bounds.is_decided,
+        indexes=bounds.indexes,
+        **others,
+    )
+
+
+def of_latest(
+    logs: Iterable[PartitionLog], bounds: Bounds, problems: Problems
+) -> Iterator[tuple[PartitionLog, Bounds]]:
+    """Yield partitions with the last records of their topic's keys.
+
+    The keys of a topic are read before its first partition is yielded. If one partition can't be
+    read to its end, the last records are unknown, and none of the topic is yielded.
+    """
+    from kafkastore.store.latest_records import LatestRecords
+
+    # Reading the records again reports what is skipped.
+    options = _options(bounds, on_corrupt=problems.on_corrupt, skipped=[])
+    for _, each in groupby(logs, key=attrgetter("topic")):
+        topic = tuple(each)
+        latest = LatestRecords(across_partitions=len(topic) > 1)
+        try:
+            for log in topic:
+                latest.add(log, options)
+        except (KafkaStoreError, OSError) as error:
+            problems.add(log.topic_partition, error)
+            if len(topic) > 1:
+                print_note(f"nothing of {log.topic} is printed: last records may be unknown")
+            continue
+        for log in topic:
+            yield log, bounds._replace(latest=latest)
 
 
 def _tail_start(log: PartitionLog, bounds: Bounds, count: int, on_corrupt: OnCorrupt) -> int:
@@ -112,7 +154,7 @@ def count_records(
     if bounds.tail is not None:
         bounds = bounds._replace(start_offset=_tail_start(log, bounds, bounds.tail, on_corrupt))
     is_timed = bounds.start_timestamp is not None or bounds.end_timestamp is not None
-    if not is_timed and not bounds.records.columns:
+    if not is_timed and not bounds.records.columns and bounds.latest is None:
         try:
             yield _count_by_headers(log, bounds, CorruptionHandler(on_corrupt, skipped))
         except CorruptionError:

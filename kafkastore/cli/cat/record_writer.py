@@ -24,5 +24,8 @@ class RecordWriter(Protocol):
     def flush(self) -> None:
         """Hand over what was written to the system."""
 
+    def settle(self) -> None:
+        """Free memory: the next rows are for other writers."""
+
     def close(self) -> None:
         """Complete the output."""

@@ -12,7 +12,7 @@ from kafkastore.cli import interrupts
 from kafkastore.cli.cat.bounds import Bounds
 from kafkastore.cli.cat.following import follow as follow_logs
 from kafkastore.cli.cat.layout import FORMS, choose_layout
-from kafkastore.cli.cat.reading import count_records, read_batches
+from kafkastore.cli.cat.reading import count_records, of_latest, read_batches
 from kafkastore.cli.cat.record_filter import filter_options, parse_filter
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.options.selection import ANY_PATH, Selection
@@ -45,6 +45,9 @@ Ranges = Iterable[tuple[PartitionLog, Bounds]]
 @filter_options
 @click.option("--tail", type=click.IntRange(min=0), metavar="N",
               help="Only the last N of these records in each partition.")
+@click.option("--latest", is_flag=True,
+              help="Only the last record of each key, as compaction would leave it: of committed "
+              "records, and without deleted keys.")
 @click.option("-c", "--limit", type=click.IntRange(min=0), metavar="N",
               help="Maximum number of records.")
 @click.option("--count", is_flag=True, help="Print only the number of records.")
@@ -93,6 +96,7 @@ def command(
     value: str | None,
     header: tuple[str, ...],
     tail: int | None,
+    latest: bool,
     limit: int | None,
     count: bool,
     follow: bool,
@@ -119,6 +123,8 @@ def command(
         raise click.UsageError("--count prints a number; it takes no format, output or --follow")
     if follow and (until_offset is not None or until_time is not None):
         raise click.UsageError("--follow has no end; leave out --until and --until-offset")
+    if latest and (follow or tail is not None):
+        raise click.UsageError("--latest reads whole topics; leave out --tail and --follow")
     times = (from_time, until_time)
     moments = [None if text is None else call.parse_moment(text) for text in times]
     selection, problems = call.selection, call.problems
@@ -134,8 +140,11 @@ def command(
         indexes,
         records,
     )
+    ranges: Ranges = ((log, bounds) for log in problems.logs(selection))
+    if latest:
+        ranges = of_latest(problems.logs(selection), bounds, problems)
     if count:
-        _print_count(selection, bounds, problems, as_json=call.as_json)
+        _print_count(ranges, bounds.limit, problems, as_json=call.as_json)
         return problems.exit_code
     to_stdout = output is None or is_stdout(output)
     with (
@@ -143,7 +152,6 @@ def command(
         layout.opened(output, selection.store) as writer,
         progress("records", bounds.limit, while_printing=to_stdout) as advance,
     ):
-        ranges: Ranges = ((log, bounds) for log in problems.logs(selection))
         if follow:
             ranges = follow_logs(
                 lambda: call.select(*call.paths), bounds, problems, writer.flush, is_over
@@ -206,19 +214,19 @@ def _write(
 
 
 def _print_count(
-    selection: Selection, bounds: Bounds, problems: Problems, *, as_json: bool
+    ranges: Ranges, limit: int | None, problems: Problems, *, as_json: bool
 ) -> None:
     """Print the number of selected records."""
     count = 0
-    with progress("records", bounds.limit) as advance:
-        for log in problems.logs(selection):
+    with progress("records", limit) as advance:
+        for log, bounds in ranges:
             skipped: list[SkippedBytes] = []
             counts = count_records(log, bounds, problems.on_corrupt, skipped)
             for number in problems.until_error(log.topic_partition, counts):
                 count += number
                 advance(number)
             problems.add_skipped(log.topic_partition, skipped)
-    count = count if bounds.limit is None else min(count, bounds.limit)
+    count = count if limit is None else min(count, limit)
     if as_json:
         write_json({"records": count})
     else:

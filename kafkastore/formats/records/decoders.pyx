@@ -1,10 +1,10 @@
-"""Decompress what Kafka's clients write, by the codecs' own C code, without the GIL.
+"""Decompress what Kafka's clients write, in C, without the GIL.
 
 Usual records are snappy blocks, raw or in xerial's framing; an lz4 frame of independent blocks
 without checksums; one zstd frame. They can be decompressed into memory that was reserved before.
 Everything else, and all damage, is left to `decompression`, which also finds the reason.
 
-The sources of the codecs are in `vendor/`.
+The C sources are the codecs' own, in `vendor/`.
 """
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t

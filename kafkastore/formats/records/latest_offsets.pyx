@@ -41,6 +41,11 @@ cdef extern from *:
     void* resized "kafkastore_resized" (void*, size_t, size_t) noexcept nogil
     void free_pages "kafkastore_free" (void*, size_t) noexcept nogil
     void __builtin_prefetch(const void*) noexcept nogil
+    enum:
+        __ATOMIC_ACQUIRE
+        __ATOMIC_RELEASE
+    bint __atomic_test_and_set(char*, int) noexcept nogil
+    void __atomic_clear(char*, int) noexcept nogil
 
 
 cdef packed struct KeyEntry:
@@ -110,7 +115,7 @@ cdef class LatestOffsets:
     cdef readonly Py_ssize_t count
     cdef readonly int64_t end_place   # exclusive
     cdef SipKey key
-    cdef bint is_busy                 # a thread works on it without the GIL
+    cdef char is_busy                 # a thread works on it without the GIL
 
     def __cinit__(self, secret not None, *, bint across_partitions=False):
         self.key = key_of(secret)
@@ -149,7 +154,7 @@ cdef class LatestOffsets:
             with nogil:
                 outcome = self._add(&given, rows, shift)
         finally:
-            self.is_busy = False
+            __atomic_clear(&self.is_busy, __ATOMIC_RELEASE)
         check(outcome)
 
     def find_latest(self, Py_ssize_t rows, keys not None, offsets not None, int64_t shift=0):
@@ -166,14 +171,13 @@ cdef class LatestOffsets:
             with nogil:
                 outcome = self._find_latest(&given, rows, shift, &found[0])
         finally:
-            self.is_busy = False
+            __atomic_clear(&self.is_busy, __ATOMIC_RELEASE)
         check(outcome)
         return found.base
 
     cdef int _begin(self) except -1:
-        if self.is_busy:
+        if __atomic_test_and_set(&self.is_busy, __ATOMIC_ACQUIRE):
             raise RuntimeError("another thread uses these LatestOffsets")
-        self.is_busy = True
         return 0
 
     cdef inline KeyEntry* _at(self, Py_ssize_t slot) noexcept nogil:
@@ -193,8 +197,9 @@ cdef class LatestOffsets:
             slot += 1
         return slot
 
-    cdef TableOutcome _hash_ahead(self, const Keys* given, Py_ssize_t row, Py_ssize_t end,
-                             SipHash* hashes, bint* has_key) noexcept nogil:
+    cdef TableOutcome _hash_ahead(
+        self, const Keys* given, Py_ssize_t row, Py_ssize_t end, SipHash* hashes, bint* has_key
+    ) noexcept nogil:
         """Hash the keys of some rows, and let the processor fetch their slots."""
         cdef const uint8_t* at
         cdef int32_t size = 0
@@ -233,8 +238,9 @@ cdef class LatestOffsets:
             row = end
         return DONE
 
-    cdef TableOutcome _find_latest(self, const Keys* given, Py_ssize_t rows, int64_t shift,
-                              uint8_t* found) noexcept nogil:
+    cdef TableOutcome _find_latest(
+        self, const Keys* given, Py_ssize_t rows, int64_t shift, uint8_t* found
+    ) noexcept nogil:
         cdef SipHash[AHEAD] hashes
         cdef bint[AHEAD] has_key
         cdef TableOutcome outcome

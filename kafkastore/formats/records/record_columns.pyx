@@ -366,7 +366,7 @@ cdef class RecordColumns:
 
     cdef DecodeOutcome _append_usual(self, const BatchHeader* header, const uint8_t* batch
                                      ) noexcept nogil:
-        """Decompress as usual clients compress, and decode; COMPRESSED: another way is needed."""
+        """Decompress and decode a usual batch; COMPRESSED if it is another."""
         cdef int codec = header.attributes & CODEC_MASK
         cdef const uint8_t* compressed = batch + RECORDS_AT
         cdef Py_ssize_t size = header.size - RECORDS_AT, bound, got

@@ -67,7 +67,7 @@ class _Literal(VariantVal):
 
 @dataclass
 class Limits(RecordLimits):
-    """Bounds that contain every record that passes Spark's filters, and the partitions that may."""
+    """What contains every record that passes Spark's filters."""
 
     _of_topics: list[Filter] = field(default_factory=list)
     _of_partitions: list[Filter] = field(default_factory=list)

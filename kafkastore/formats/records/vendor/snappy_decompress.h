@@ -197,7 +197,7 @@ static void snappy_usual_tags_avx(const uint8_t **at, const uint8_t *end, uint8_
 }
 #endif
 
-/* Returns the decompressed size that a block states, and where its tags begin; -1 if it has none. */
+/* Returns the decompressed size that a block states, and where its tags begin; -1: none. */
 static inline int64_t snappy_stated_size(const uint8_t *data, size_t size, size_t *tags_at)
 {
     uint64_t stated = 0;

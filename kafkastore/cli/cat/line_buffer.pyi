@@ -1,0 +1,4 @@
+from collections.abc import Callable
+
+class LineBuffer:
+    def __init__(self, write: Callable[[bytes], object]) -> None: ...
