@@ -147,6 +147,13 @@ def test_committed_records_are_followed(run: Run, golden_case: Any) -> None:
     assert run("cat", golden_case.logs, *options, "--follow", "-c", count) == expected
 
 
+def test_following_up_to_no_record_ends_at_once(tmp_path: Path) -> None:
+    with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
+        append(log_dir.writer("t", 0), range(1))
+    with following(tmp_path / "logs", "--limit", 0) as process:
+        assert process.communicate(timeout=60) == ("", "")
+
+
 def test_deleted_and_replaced_records_are_noted(tmp_path: Path) -> None:
     root = tmp_path / "logs"
     with kafkastore.LogDirWriter(root) as log_dir:

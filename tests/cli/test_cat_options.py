@@ -395,6 +395,30 @@ def test_after_an_error_no_file_and_no_directory_is_left(
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize("pattern", ["{topic}.json", "one.json"])
+def test_an_error_of_the_system_names_the_output(
+    run: Run, dated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(27, "File too large")
+
+    monkeypatch.setattr(output_files.os, "fsync", fail)
+    ran = run("cat", dated, "-o", tmp_path / pattern)
+    assert_one_sentence(ran, str(tmp_path / pattern.format(topic="orders")))
+    ran = run("cat", dated, "-o", Path("/proc") / pattern)
+    assert_one_sentence(ran, "/proc/" + pattern.format(topic="orders"))
+
+
+@pytest.mark.parametrize("pattern", ["{topic}.json", "t" * 249 + ".json"])
+def test_an_output_may_have_the_longest_name(run: Run, tmp_path: Path, pattern: str) -> None:
+    topic = "t" * 249
+    root = write_log(tmp_path / "logs", {f"{topic}-0": [record(1)]})
+    out = tmp_path / "out"
+    out.mkdir()
+    assert run("cat", root, "-o", out / pattern).code == 0
+    assert [path.name for path in out.iterdir()] == [f"{topic}.json"]
+
+
 def test_two_partitions_never_share_a_file_by_accident(
     run: Run, tmp_path: Path
 ) -> None:

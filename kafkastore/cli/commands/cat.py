@@ -194,6 +194,8 @@ def _write(
     from pyarrow import default_memory_pool
 
     count = 0
+    if limit == 0:
+        return count
     for log, bounds in ranges:
         skipped: list[SkippedBytes] = []
         left = None if limit is None else limit - count

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter
     from pyarrow.parquet import ParquetWriter
 
+#: The length of file names on most systems.
+_MOST_NAME_BYTES = 255
 #: Names of standard output.
 STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 
@@ -79,25 +81,42 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     target = Path(os.path.realpath(path))
-    name = str(target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial"))
+    name = str(partial_path(target))
     # Added before the file exists: an interrupt may come at any moment.
     interrupts.temporary_files.add(name)
     try:
-        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode_of(target))
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(name, target)
-    except BaseException as error:
+        with errors_named(path, name):
+            descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "wb") as file:
+                os.fchmod(descriptor, mode_of(target))
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            os.replace(name, target)
+    except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(name)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # name the user's file, not the temporary one
         raise
     finally:
         interrupts.temporary_files.discard(name)
+
+
+def partial_path(target: Path) -> Path:
+    """Return a new temporary name next to a file, no longer than names may be."""
+    suffix = f".{secrets.token_hex(4)}.partial"
+    start = os.fsencode(target.name)[: _MOST_NAME_BYTES - len(suffix) - 1]
+    return target.with_name(f".{start.decode(errors='ignore')}{suffix}")
+
+
+@contextmanager
+def errors_named(path: Path, temporary: str) -> Iterator[None]:
+    """Name the user's file in errors of the system, not the temporary one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename in (None, temporary):
+            error.filename = str(path)
+        raise
 
 
 def open_columns_writer(

@@ -5,13 +5,18 @@ At most `MOST_OPEN` are open at a time; the others are opened again when more is
 from __future__ import annotations
 
 import os
-import secrets
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from kafkastore.cli import interrupts
-from kafkastore.cli.output.output_file import check_output, check_outside, mode_of
+from kafkastore.cli.output.output_file import (
+    check_output,
+    check_outside,
+    errors_named,
+    mode_of,
+    partial_path,
+)
 from kafkastore.store.log_store import LogStore
 
 #: Descriptors open at a time; systems allow a process at least 256.
@@ -53,11 +58,12 @@ class OutputFiles:
                 self._directories.append(directory)
         check_output(path, self._store)
         target = Path(os.path.realpath(path))
-        part = OutputPart(self, target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial"))
+        part = OutputPart(self, path, partial_path(target))
         # Added before the file exists: an interrupt may come at any moment.
         interrupts.temporary_files.add(str(part.path))
         self._files[target] = part
-        self.descriptor_of(part, os.O_CREAT | os.O_EXCL)
+        with part.errors_named():
+            self.descriptor_of(part, os.O_CREAT | os.O_EXCL)
         return part
 
     def descriptor_of(self, part: OutputPart, flags: int = 0) -> int:
@@ -73,9 +79,10 @@ class OutputFiles:
 
     def _complete(self) -> None:
         for target, part in self._files.items():
-            descriptor = self.descriptor_of(part)
-            os.fchmod(descriptor, mode_of(target))
-            os.fsync(descriptor)
+            with part.errors_named():
+                descriptor = self.descriptor_of(part)
+                os.fchmod(descriptor, mode_of(target))
+                os.fsync(descriptor)
         self._close()
         for target, part in self._files.items():
             os.replace(part.path, target)
@@ -99,10 +106,14 @@ class OutputFiles:
 class OutputPart:
     """One of `OutputFiles`, as a binary file that is written from start to end."""
 
-    def __init__(self, files: OutputFiles, path: Path) -> None:
-        self._files, self.path = files, path
+    def __init__(self, files: OutputFiles, output: Path, path: Path) -> None:
+        self._files, self._output, self.path = files, output, path
         self._size = 0
         self.closed = False
+
+    def errors_named(self) -> AbstractContextManager[None]:
+        """Name the output in errors, not the temporary file."""
+        return errors_named(self._output, str(self.path))
 
     def isatty(self) -> bool:
         """Return False."""
@@ -116,8 +127,9 @@ class OutputPart:
         """Write all bytes."""
         left = memoryview(data).cast("B")
         size = len(left)
-        while left:
-            left = left[os.write(self._files.descriptor_of(self), left) :]
+        with self.errors_named():
+            while left:
+                left = left[os.write(self._files.descriptor_of(self), left) :]
         self._size += size
         return size
 
