@@ -234,7 +234,7 @@ class LogReading:
     def _size(self, batch: pa.RecordBatch) -> int:
         """Return the bytes that a batch occupies, without those of a mapped file."""
         if self._reading["mapped"]:
-            return batch.num_rows * 64
+            return int(batch.num_rows) * 64
         return int(batch.get_total_buffer_size())
 
     def take(self, rows: PieceRows) -> Iterator[pa.RecordBatch]:

@@ -263,7 +263,7 @@ def _one_by_one(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.R
 def _opened(
     logs: Iterable[LogView], options: ArrowOptions
 ) -> Iterator[LogReading | Exception]:
-    """Yield the reading of each log; an error as a value, after which nothing follows."""
+    """Yield the reading of each log; an error as a value, the last one."""
     try:
         for log in logs:
             yield _open(log, options)

@@ -114,6 +114,9 @@ class LogFile:
     Source: Kafka 2.4.0 ``FileRecords``, ``FileLogInputStream``.
     """
 
+    #: Known to the class: when Python ends, modules are gone before the last objects.
+    _close = staticmethod(os.close)
+
     def __init__(self, path: Path, bounds: SegmentBounds | None = None) -> None:
         self.path = path
         self.bounds = bounds
@@ -139,7 +142,7 @@ class LogFile:
     def close(self) -> None:
         """Close the file; safe to repeat."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            self._close(self._descriptor)
             self._descriptor = -1
 
     def __enter__(self) -> LogFile:
