@@ -25,7 +25,8 @@ from spark.refused_options import option_refused
 import kafkastore
 from kafkastore import samples
 from kafkastore.log import records_as_arrow
-from kafkastore.spark.source.data_source import KafkaStoreDataSource, register
+from kafkastore.spark.source.data_source import KafkaStoreDataSource
+from kafkastore.spark.source.registration import register
 from kafkastore.spark.source.schema import COLUMNS, check_schema, spark_schema
 
 KAFKA_SCHEMA = (

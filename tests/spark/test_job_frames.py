@@ -448,7 +448,7 @@ def test_the_examples_run(spark, sample, tmp_path, monkeypatch, capfd):
     text = DOCUMENT.read_text(encoding="utf-8")
     text = text.replace('"by-date"', repr(str(tmp_path / "by-date")))
     examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    assert len(examples) == 4
+    assert len(examples) == 5
     before = files_of(tmp_path / "kafka-logs")
     known = {}
     for example in examples:

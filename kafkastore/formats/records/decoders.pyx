@@ -58,9 +58,6 @@ cdef enum:
     # The best ratios: of lz4, and of a snappy copy of three bytes, which gives at most 64.
     LZ4_LARGEST_RATIO = 255
     SNAPPY_LARGEST_RATIO = 22
-    # A zstd frame need not state its size; its blocks may each have 128 KiB.
-    LARGEST_ZSTD = 4 * 1024 * 1024
-    ZSTD_LARGEST_RATIO = 255
     # As the stream decoder of the zstd library.
     ZSTD_LARGEST_WINDOW = 1 << 27
 
@@ -169,10 +166,8 @@ cdef Py_ssize_t zstd_bound(const uint8_t* data, Py_ssize_t size) noexcept nogil:
             or header.windowSize > ZSTD_LARGEST_WINDOW):
         return -1
     bound = ZSTD_decompressBound(data, size)
-    if bound == ZSTD_CONTENTSIZE_ERROR or bound > <unsigned long long> max(
-            LARGEST_ZSTD, ZSTD_LARGEST_RATIO * size):
-        return -1
-    return bound
+    # A frame need not state its size; each of its blocks may then have 128 KiB.
+    return -1 if bound == ZSTD_CONTENTSIZE_ERROR or bound > INT32_MAX else <Py_ssize_t> bound
 
 
 cdef Py_ssize_t decoded_bound(int codec, const uint8_t* data, Py_ssize_t size) noexcept nogil:
