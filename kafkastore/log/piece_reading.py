@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.formats.records.record_columns import BATCH_BYTES
 from kafkastore.log.log_pieces import LogPiece, cut_log
 from kafkastore.log.log_view import LogView
 from kafkastore.log.parallel_map import ParallelMap, StopFlag
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: Logs of fewer bytes are read by the thread that takes the rows.
 SMALL_LOG_BYTES = 2 * 1024 * 1024
 #: Arrow bytes of a piece, and when reading a piece pauses until its rows are taken.
-_PIECE_ARROW_BYTES = 4 * 1024 * 1024
+_PIECE_ARROW_BYTES = 2 * BATCH_BYTES
 _MOST_ARROW_BYTES = 2 * _PIECE_ARROW_BYTES
 #: Bytes of a log in a piece. Before the first one is read, its Arrow bytes are unknown.
 _SMALLEST_PIECE, _FIRST_PIECE, _LARGEST_PIECE = 128 * 1024, 1024 * 1024, 8 * 1024 * 1024

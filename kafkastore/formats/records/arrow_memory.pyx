@@ -16,7 +16,7 @@ from kafkastore.formats.primitives.memory_pages cimport free_pages, resized
 # Larger blocks are not kept: one huge record must not hold memory forever.
 cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
 # Of what a caller kept for long and then drops at once, not all is kept.
-cdef Py_ssize_t MOST_SPARE_BYTES = 20 * 1024 * 1024
+cdef Py_ssize_t MOST_SPARE_BYTES = 40 * 1024 * 1024
 # Blocks from this size on have their own pages. Otherwise malloc keeps what many threads free.
 cdef Py_ssize_t MAPPED_BYTES = 256 * 1024
 # How much larger than wanted a reused block may be, and a size below which that does not matter.
