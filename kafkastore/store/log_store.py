@@ -189,8 +189,18 @@ class LogStore(ArrowExport):
             If the store does not contain the partition.
         DuplicatePartitionError
             If the partition lies in several directories.
+        InvalidNameError
+            If the text is not ``"topic-partition"``.
         """
-        topic_partition = as_topic_partition(key)
+        try:
+            topic_partition = as_topic_partition(key)
+        except InvalidNameError:
+            if key in self.topics:
+                raise InvalidNameError(
+                    f"{key!r} is a topic, not topic-partition; store.topic({key!r}) has its "
+                    f"partitions"
+                ) from None
+            raise
         try:
             return self.partitions[topic_partition]
         except KeyError:

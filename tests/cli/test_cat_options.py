@@ -132,6 +132,7 @@ def table_of(path: Path) -> pa.Table:
         (["--follow", "--until", "now"], "--follow has no end"),
         (["--follow", "--until-offset", "3"], "--follow has no end"),
         (["-o", "beginning"], "-o is the output file"),
+        (["-o", "up.json.gz"], "would not be compressed"),
         (["-o", "-10"], "-o is the output file"),
         (["-o", "s@1500000000000"], "-o is the output file"),
         (["-o", "{topic}/{day}"], "unknown field {day}"),

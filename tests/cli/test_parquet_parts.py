@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from models.seed import examples
 from pyarrow import parquet
 
-from kafkastore.cli.cat import column_writer
+from kafkastore.cli.cat import column_writer, parquet_parts
 from kafkastore.cli.cat.column_writer import ColumnWriter
 from kafkastore.cli.cat.parquet_parts import PartsWriter
 from kafkastore.log import records_as_arrow
@@ -67,6 +67,14 @@ def test_rows_and_statistics_are_those_of_the_parts(tables, has_index, compressi
         position = first.dictionary_page_offset or first.data_page_offset
         assert position >= at
         at = position + 1
+
+
+def test_more_row_groups_than_their_numbers_allow_have_none(monkeypatch):
+    monkeypatch.setattr(parquet_parts, "_LARGEST_ORDINAL", 2)
+    tables = [table_of([(b"v", number, None)]) for number in range(5)]
+    found = parquet.ParquetFile(joined(tables))
+    assert found.metadata.num_row_groups == 5
+    assert found.read().equals(pa.concat_tables(tables))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])

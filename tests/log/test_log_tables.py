@@ -17,6 +17,7 @@ from models.refused import refused
 import kafkastore
 from kafkastore import DuplicatePartitionError, LogStore, UnknownTopicError
 from kafkastore.errors import ArgumentTypeError, CorruptBatchError
+from kafkastore.formats.state.file_names import InvalidNameError
 from kafkastore.store.log_table import LogTable
 
 
@@ -83,6 +84,12 @@ def test_an_unknown_topic_is_refused_with_the_nearest_names(
         assert isinstance(caught.value, KeyError)
         assert (caught.value.topic, caught.value.nearest) == (name, nearest)
         assert caught.value.paths == store.paths
+
+
+def test_a_topic_is_no_partition(store: LogStore) -> None:
+    name = next(iter(store.topics))
+    with pytest.raises(InvalidNameError, match=r"store\.topic"):
+        store[name]
 
 
 def test_a_table_of_several_logs_has_them_by_topic_and_partition(store: LogStore) -> None:

@@ -32,6 +32,8 @@ _FORM_BY_SUFFIX = {
     ".parquet": "parquet", ".arrow": "arrow", ".arrows": "arrows", ".csv": "csv", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".txt": "text",
 }  # fmt: skip
+#: Compression is for other programs.
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
 #: What ``-o`` means for kcat: beginning, end, stored, N, -N, s@TIMESTAMP, e@TIMESTAMP.
 _KCAT_OFFSET = re.compile(r"beginning|end|stored|-?[0-9]+|[se]@[0-9]+")
 
@@ -109,6 +111,11 @@ def choose_layout(
             )
         fields_of(output)
     suffix = "" if output is None else output.suffix.lower()
+    if suffix in _COMPRESSED:
+        raise click.UsageError(
+            f"{output} would not be compressed: write a .parquet file, or pipe lines to a program "
+            f"that compresses"
+        )
     chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
     shown = "text" if template is not None else chosen
     layout = OutputLayout(shown, template, headers, zone, threads)

@@ -18,6 +18,7 @@ _BINARY, _LIST, _SET, _STRUCT = 8, 9, 10, 12
 # Fields of FileMetaData, RowGroup, ColumnChunk, ColumnMetaData.
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 _COLUMNS, _GROUP_POSITION, _ORDINAL = 1, 5, 7
+_LARGEST_ORDINAL = 2**15 - 1
 _CHUNK_POSITION, _CHUNK_METADATA, _INDEX_POSITIONS = 2, 3, (4, 6)
 _PAGE_POSITIONS = (9, 10, 11, 14)
 
@@ -58,8 +59,10 @@ class PartsWriter:
             return
         groups = self._footer[_ROW_GROUPS][1].elements
         for group in footer[_ROW_GROUPS][1].elements:
-            if _ORDINAL in group:
-                group[_ORDINAL] = (_INT16, len(groups))
+            if _ORDINAL in group:    # optional, and too small for more row groups
+                del group[_ORDINAL]
+                if len(groups) <= _LARGEST_ORDINAL:
+                    group[_ORDINAL] = (_INT16, len(groups))
             groups.append(group)
         rows = self._footer[_NUM_ROWS][1] + footer[_NUM_ROWS][1]
         self._footer[_NUM_ROWS] = (_INT64, rows)

@@ -34,7 +34,7 @@ cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
         moved = <uint8_t*> resized(block.data, block.capacity, capacity)
     else:
         moved = <uint8_t*> resized(NULL, 0, capacity)
-        if moved != NULL:
+        if moved != NULL and block.data != NULL:
             memcpy(moved, block.data, block.capacity)
             free(block.data)
     if moved == NULL:
