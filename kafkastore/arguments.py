@@ -67,7 +67,7 @@ def timestamps_ms(name: str, values: ArrayLike) -> ArrayLike:
 
     try:
         array = np.asarray(values)
-    except ValueError:  # raised for nested lists; whoever takes numbers says so
+    except ValueError:  # raised for nested lists; the caller refuses them
         return values
     if array.dtype.kind == "M":
         return _datetimes_ms(name, array)

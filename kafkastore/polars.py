@@ -72,7 +72,7 @@ def scan(
     -------
     polars.LazyFrame
         By topic, partition and offset, as long as a query keeps the order. Each query lists and
-        reads the logs anew.
+        reads the logs again.
 
     Raises
     ------

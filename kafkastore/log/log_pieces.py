@@ -2,7 +2,7 @@
 
 Each is from one batch's first byte to another's.
 
-An offset index says where batches begin. Nothing here trusts it: whoever reads a piece checks that
+An offset index says where batches begin. Nothing here trusts it: the reader of a piece checks that
 it ends where the next one begins.
 """
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rows and their order are the same.
 
-Threads read pieces of logs; whoever takes the rows puts them in order. A piece counts only if it
+Threads read pieces of logs; the caller gets them in order. A piece counts only if it
 is free of errors, begins after the batches before it, and ends where the next one begins. Any other
 is read again as one thread does, from the same byte on.
 """

@@ -42,7 +42,7 @@ def first_offset_since(segment: LogSegment, timestamp: int, start_offset: int) -
             return None
         found = segment.find_offset_by_timestamp(timestamp, start_offset, "trust")
     except CorruptionError:
-        return everything  # whoever reads it reports the error
+        return everything  # the read reports the error
     return None if found is None else found.offset
 
 

@@ -201,7 +201,7 @@ class LogSegment:
                 for run in log.runs():
                     headers = run.headers
                     count += len(headers)
-                    magics.update(headers["magic"].tobytes())
+                    magics.update(np.flatnonzero(np.bincount(headers["magic"])).tolist())
                     largest = max(largest, int(headers["max_timestamp"].max()))
                     valid_bytes, next_offset = run.end_position, run.next_offset
             except CorruptionError as error:

@@ -84,7 +84,7 @@ class LatestRecords:
         """Yield them in batches of any size."""
         needed = [*options.schema.names, "key", "offset"]
         if not include_tombstones:
-            needed.append("value")  # if nobody asked for it, it only shows tombstones
+            needed.append("value")  # if it was not asked for, it only shows tombstones
         shift = self._shifts[log.topic_partition]
         for batch in read(log, replace(_of_all_keys(options), columns=needed)):
             rows, offsets = batch.num_rows, _numbers(batch["offset"])

@@ -341,7 +341,7 @@ class LogStore(ArrowExport):
         Returns
         -------
         LogTable
-            By topic, partition and offset. Logs are opened when their turn comes, each time anew.
+            By topic, partition and offset. Logs are opened when their turn comes, each time again.
 
         Raises
         ------

@@ -15,7 +15,7 @@ from kafkastore.store.latest_records import LatestArguments, read_latest
 
 
 class LogTable:
-    """Records as an Arrow table that is read when it is used, and anew each time.
+    """Records as an Arrow table that is read when it is used, each time again.
 
     Other libraries read it by the Arrow PyCapsule interface: ``duckdb.sql("from table")``,
     ``polars.DataFrame(table)``, ``pyarrow.table(table)``. Not thread-safe.

@@ -292,7 +292,7 @@ class PartitionLog(LogView, ArrowExport):
         LogTable
             Iterate over it for `pyarrow.RecordBatch` objects, or pass it to pyarrow, DuckDB, Polars
             or pandas. It uses the memory of a few batches for each thread, whatever the size of the
-            log. Each iteration reads anew, and appends to `skipped` again; one that is dropped
+            log. Each iteration reads again, and appends to `skipped` again; one that is dropped
             stops its threads. A timestamp whose microseconds do not fit 64 bits is null. Reading
             raises `CorruptBatchError` at the first corrupt batch, after all rows before it.
 

@@ -1,4 +1,4 @@
-"""Logs, topics and stores as tables: one after the other, read anew, closed early."""
+"""Logs, topics and stores as tables: one after the other, read again, closed early."""
 from __future__ import annotations
 
 import gc

@@ -61,7 +61,7 @@ class ColumnWriter:
 
 
 class _Groups(Iterator[list["RecordBatch"]]):
-    """Row groups that nobody encodes yet; more may follow after the last one."""
+    """Row groups that wait to be encoded; more may follow after the last one."""
 
     def __init__(self) -> None:
         self.groups: deque[list[RecordBatch]] = deque()

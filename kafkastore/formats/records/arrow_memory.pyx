@@ -69,7 +69,7 @@ cdef class Spares:
     """Blocks that can be reused.
 
     One thread takes blocks; any thread may drop what it was given, also the garbage collector.
-    Without a GIL both may come at once: then nobody waits, and a block is simply not reused.
+    Without a GIL both may come at once: then neither waits, and a block is simply not reused.
     """
 
     def __dealloc__(self):

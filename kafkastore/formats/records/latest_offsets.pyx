@@ -1,7 +1,7 @@
 """The offset of the last record of each key, in at most 32 bytes a key.
 
 This is what Kafka's cleaner calls its offset map. Entries hold a hash of the key under a random
-secret, so that nobody can write keys with equal hashes; and the entries of the table are always in
+secret, so that no one can choose keys with equal hashes; and the entries of the table are always in
 the order of their hashes. Each has its place by its hash, or follows the entry before it: a table
 grows in place, in one walk over its entries, and may be nearly full.
 
