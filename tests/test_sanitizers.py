@@ -19,6 +19,7 @@ TESTS = (
     "damaged_bytes",
     "index_builder",
     "message_set",
+    "messages",
     "offset_index",
     "record_batch",
     "record_builder",

@@ -2,6 +2,7 @@
 
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from models.record_strategies import bounded
 
 from kafkastore.errors import CorruptionError, FieldValueError, KafkaStoreError
 from kafkastore.formats.messages.description import FieldType, Versions, parse_descriptions
-from kafkastore.formats.messages.message_codec import Elsewhere, StructCodec
+from kafkastore.formats.messages.message_codec import Elsewhere, Frames, StructCodec
 
 MESSAGES = [
     pytest.param(
@@ -290,6 +291,17 @@ def test_a_message_cut_anywhere_is_refused_with_its_place(message, version, code
             assert refused.value.position <= size
 
     check()
+
+
+NUMBERS = {"e807": 1000, "ffffffff07": 2**31 - 1, "8080808008": -(2**31), "ffffffff0f": -1}
+
+
+@pytest.mark.parametrize("version", NUMBERS)
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_frame_of_an_unknown_record_type_keeps_its_bytes(kind, version) -> None:
+    frame = bytes.fromhex("01" + kind + version + "abcd")
+    ((number, found, rest),) = Frames(lambda *_: None, frame, np.array([0, len(frame)], np.int32))
+    assert (number, found, rest) == (NUMBERS[kind], NUMBERS[version], bytes.fromhex("abcd"))
 
 
 def test_an_unknown_message_or_version_has_no_codec() -> None:

@@ -301,7 +301,7 @@ cdef class Frames:
             raise CorruptionError("frame version must be 1", position=0)
         number[0] = read_varint(&left, "record type")
         version[0] = read_varint(&left, "version")
-        key = <int64_t> number[0] << 32 | <uint32_t> version[0]
+        key = <uint64_t> number[0] << 32 | <uint32_t> version[0]
         codec = self.codecs.get(key, self)
         if codec is self:
             codec = self.codecs[key] = self.find_codec(number[0], version[0])
