@@ -326,7 +326,7 @@ class LogStore(ArrowExport):
         Parameters
         ----------
         topics : str or iterable of str, optional
-            One topic or several. Default: all.
+            One topic or several, by names or patterns such as ``"ord*"``. Default: all.
         columns : sequence of str, optional
             As for `PartitionLog.to_arrow`.
         partitions : iterable, optional
@@ -346,7 +346,7 @@ class LogStore(ArrowExport):
         Raises
         ------
         UnknownTopicError
-            If the store has no partition of a topic.
+            If the store has no partition of a topic, or no topic that matches a pattern.
         KeyError
             If the store does not contain a partition.
         DuplicatePartitionError
@@ -371,7 +371,9 @@ class LogStore(ArrowExport):
             raise ArgumentValueError("partitions", "None if topics are named", partitions)
         named = [topics] if isinstance(topics, str) else topics
         check_collection("topics", named)
-        return self.chosen([each for name in named for each in self.topic(name).topic_partitions])
+        topics_here = self.topics
+        found = (topic for name in named for topic in topics_here.matching(name))
+        return self.chosen([each for topic in found for each in topic.topic_partitions])
 
     def offsets_for_times(
         self,

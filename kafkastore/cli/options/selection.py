@@ -14,6 +14,7 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import is_url, open_path
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.topic_logs import is_pattern, match_topics
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -110,16 +111,20 @@ def metadata_option(function: FunctionT) -> FunctionT:
     )(function)
 
 
+def topic_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds ``--topic``, passed as `topics`."""
+    return click.option(
+        "--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics,
+        help=help_text,
+    )
+
+
 def topic_options(function: FunctionT) -> FunctionT:
     """Add ``--topic`` and ``--partition``, passed as `topics` and `partitions`."""
     options = (
-        click.option(
-            "--topic",
-            "topics",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=complete_topics,
-            help="Only this topic (or this one partition, as topic-partition); may be repeated.",
+        topic_option(
+            "Only this topic, or topics that match a pattern such as 'ord*', or one partition as "
+            "topic-partition; may be repeated."
         ),
         click.option(
             "--partition",
@@ -141,8 +146,8 @@ def select(
 ) -> Selection:
     """Open log.dirs roots or partition directories, and select partitions in them.
 
-    No topics or numbers: all. A name such as ``orders-3`` that is not a topic selects that
-    partition. Raises NotALogDirectoryError or NotInStoreError.
+    No topics or numbers: all. A topic may be a pattern, or name a partition if no topic has that
+    name. Raises NotALogDirectoryError or NotInStoreError.
     """
     store = open_store([*paths])
     chosen = list(store.partitions)
@@ -161,21 +166,26 @@ def select(
 def _of_topic(
     name: str, there: Sequence[TopicPartition], paths: Sequence[Path]
 ) -> list[TopicPartition]:
-    """Return the partitions that a name selects."""
-    found = [each for each in there if each.topic == name]
-    found = found or [each for each in there if str(each) == name]
-    if found:
-        return found
+    """Return the partitions that a name or a pattern selects."""
     topics = sorted({each.topic for each in there})
-    close = get_close_matches(name, [*topics, *map(str, there)], n=1, cutoff=0.6)
-    if close:
-        hint = f"did you mean {close[0]}?"
-    elif topics:
-        shown = ", ".join(topics[:5]) + (", ..." if len(topics) > 5 else "")
-        hint = f"there are {shown}"
-    else:
-        hint = "it has no partitions at all"
-    raise NotInStoreError(f"no topic {name} in {_names(paths)}; {hint}")
+    if matching := {*match_topics(name, topics)}:
+        return [each for each in there if each.topic in matching]
+    if matching := {*match_topics(name, map(str, there))}:
+        return [each for each in there if str(each) in matching]
+    hint = hint_at(name, topics, [*topics, *map(str, there)])
+    what = f"topic matches {name}" if is_pattern(name) else f"topic {name}"
+    raise NotInStoreError(f"no {what} in {_names(paths)}; {hint or 'it has no partitions at all'}")
+
+
+def hint_at(name: str, known: Sequence[str], alike: Sequence[str] = ()) -> str:
+    """Return which known name is meant, or the first ones; empty if none is known.
+
+    `alike` are all names that may be meant, `known` by default.
+    """
+    if not is_pattern(name) and (close := get_close_matches(name, alike or known, n=1)):
+        return f"did you mean {close[0]}?"
+    shown = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
+    return f"there are {shown}" if known else ""
 
 
 def _no_partition(
