@@ -18,7 +18,7 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plans
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.records.compression import Codec
 from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untimed, plan_convert
@@ -67,8 +67,8 @@ def command(
     with call.session():
         for planned in plan_directories(call, options, make, problems):
             plans.append(planned)
-            print_plan(planned, as_json=call.as_json, verbose=call.verbose)
             problems.add_unread(planned.unread)
+        print_plans(plans, as_json=call.as_json, verbose=call.verbose)
         unconverted = [each for planned in plans for each in planned.unconverted]
         _show(unconverted, as_json=call.as_json, verbose=call.verbose)
         apply_plans(call, options, plans, problems)

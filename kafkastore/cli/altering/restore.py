@@ -16,7 +16,7 @@ from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plans
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
@@ -82,7 +82,7 @@ def command(
     )
     with progress("reading", count_segments(store.logs_of(partitions))) as advance:
         planned = make(progress=to_progress_callback(advance))
-    print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+    print_plans([planned], as_json=call.as_json, verbose=call.verbose)
     _show(planned.elsewhere, as_json=call.as_json, verbose=call.verbose)
     apply_plans(replace(call, paths=(log_dir,)), options, [planned], Problems())
     return 0
