@@ -415,4 +415,4 @@ def test_a_number_that_is_too_large_is_refused(
 ) -> None:
     """The number would need more memory than exists, or does not fit 64 bits."""
     given = [sample_root if word == "ROOT" else word for word in words]
-    assert_one_sentence(run(*given, number), words[-1], number, "is not in the range")
+    assert_one_sentence(run(*given, number), words[-1], number, "must be an int from")

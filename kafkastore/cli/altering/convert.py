@@ -13,6 +13,7 @@ from kafkastore.cli.options.change_options import (
     change_options,
     index_interval_option,
 )
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
@@ -34,7 +35,7 @@ from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untim
     help="The timestamp of messages of format 0: none, or their log file's modification time.",
 )
 @click.option(
-    "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N",
+    "--leader-epoch", type=WholeNumber(min=0, max=INT32_MAX), metavar="N",
     help="Give every batch this leader epoch, those of the newest format too: 0 for a new topic. "
     "Default: unchanged.",
 )

@@ -25,6 +25,7 @@ from kafkastore.cli.options.mtimes import (
     write_mtimes,
 )
 from kafkastore.cli.options.selection import select
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_lines
@@ -77,7 +78,7 @@ _LEFT = {
 @mtimes_option("Modification times, for directories that lost their own")
 @save_mtimes_option
 @click.option(
-    "--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
+    "--samples", type=WholeNumber(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
     metavar="N",
     help="Number of times to look up in each partition, before and after, to compare brokers' "
     "answers; if there are many partitions, in some of them.",

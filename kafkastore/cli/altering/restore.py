@@ -12,6 +12,7 @@ from kafkastore.arguments import INT32_MAX
 from kafkastore.cli.apply_plans import apply_plans
 from kafkastore.cli.options.change_options import ChangeOptions, index_interval_option
 from kafkastore.cli.options.selection import ANY_PATH, STORE_PATH
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
@@ -27,7 +28,7 @@ from kafkastore.store.unread_partition import count_segments
 @store_command("threads", "verbose")
 @click.argument("log_dir", metavar="NEW_LOG_DIR", type=ANY_PATH)
 @click.option(
-    "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N", default=0,
+    "--leader-epoch", type=WholeNumber(min=0, max=INT32_MAX), metavar="N", default=0,
     show_default=True, help="The leader epoch of every batch; 0 for a new topic.",
 )
 @click.option(

@@ -17,6 +17,7 @@ from kafkastore.cli.cat.record_filter import filter_options, parse_filter
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.options.selection import ANY_PATH, Selection
 from kafkastore.cli.options.times import Moment, indexes_option
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.output_file import is_stdout
@@ -36,19 +37,19 @@ Ranges = Iterable[tuple[PartitionLog, Bounds]]
 
 
 @store_command("relative-to", "tz", "on-corrupt", "threads")
-@click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
+@click.option("--from-offset", type=WholeNumber(min=0), metavar="N",
               help="First offset, inclusive.")
-@click.option("--until-offset", type=click.IntRange(min=0), metavar="N",
+@click.option("--until-offset", type=WholeNumber(min=0), metavar="N",
               help="End offset, exclusive.")
 @click.option("--from", "from_time", metavar="TIME", help="Start time, inclusive.")
 @click.option("--until", "until_time", metavar="TIME", help="End time, exclusive.")
 @filter_options
-@click.option("--tail", type=click.IntRange(min=0), metavar="N",
+@click.option("--tail", type=WholeNumber(min=0), metavar="N",
               help="Only the last N of these records in each partition.")
 @click.option("--latest", is_flag=True,
               help="Only the last record of each key, as compaction would leave it: of committed "
               "records, and without deleted keys.")
-@click.option("-c", "--limit", type=click.IntRange(min=0), metavar="N",
+@click.option("-c", "--limit", type=WholeNumber(min=0), metavar="N",
               help="Maximum number of records.")
 @click.option("--count", is_flag=True, help="Print only the number of records.")
 @click.option("--follow", is_flag=True,

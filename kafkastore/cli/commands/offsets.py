@@ -11,6 +11,7 @@ import click
 from kafkastore.arguments import INT64_MIN
 from kafkastore.cli.options.durations import format_duration, parse_duration
 from kafkastore.cli.options.mtimes import load_mtimes, mtimes_options, note_unused_mtimes
+from kafkastore.cli.options.rules import ALL_RULES, check_rules
 from kafkastore.cli.options.selection import Selection
 from kafkastore.cli.options.times import indexes_option
 from kafkastore.cli.output.control_characters import print_text
@@ -39,16 +40,13 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.time_text import format_time
 from kafkastore.lookup.rules import (
     CORRECT,
-    KIP_33,
     LEGACY,
     LookupChoice,
-    UnknownRulesError,
     broker_rules,
     check_isolation_is_known,
 )
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.use_cases.clock_skew import earliest_timestamp
-from kafkastore.versions import NEWEST_VERSION
 
 #: Special values other than times; the names are those of Kafka's GetOffsetShell.
 SPECIAL_TIMESTAMPS = {
@@ -60,20 +58,6 @@ SPECIAL_TIMESTAMPS = {
     "earliest-pending-upload": -6,
 }
 _SPECIAL_NAMES = {timestamp: name for name, timestamp in SPECIAL_TIMESTAMPS.items()}
-#: The rules of ``--rules all``, in historical order.
-ALL_RULES = (LEGACY, KIP_33, NEWEST_VERSION, CORRECT)
-
-
-def check_rules(name: str) -> str:
-    """Return the name of rules; raise click.BadParameter if it is unknown."""
-    if name != "all":
-        try:
-            broker_rules(name)
-        except UnknownRulesError as unknown:
-            raise click.BadParameter(
-                f"must be all, {unknown.requirement}, got {name!r}"
-            ) from None
-    return name
 
 
 def _check_all_rules(
@@ -150,7 +134,9 @@ def command(
     specials = {
         text: special for text in times if (special := parse_special_timestamp(text)) is not None
     }
-    moments = [call.parse_moment(text) for text in times if text not in specials]
+    moments = [
+        call.parse_moment(text, SPECIAL_TIMESTAMPS) for text in times if text not in specials
+    ]
     asked = call.resolve_times(moments, indexes)
     resolved = iter([earliest_timestamp(each, clock_skew_ms) for each in asked])
     job = OffsetsJob(
@@ -337,7 +323,7 @@ def _print_one_rule(
 
 
 def _write_csv(found: Sequence[tuple[TopicPartition, TimeOffsets]]) -> int:
-    """Write where a consumer begins in each partition; return 1 if it is unknown for one."""
+    """Write where consumers begin; return 1 if it is unknown for a partition."""
     positions = []
     for partition, each in found:
         (answer,) = each.answers

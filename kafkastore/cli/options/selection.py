@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kafkastore.cli.options.topic_completion import complete_partitions, complete_topics
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import is_url, open_path
@@ -130,7 +131,7 @@ def topic_options(function: FunctionT) -> FunctionT:
             "--partition",
             "partitions",
             multiple=True,
-            type=click.IntRange(min=0),
+            type=WholeNumber(min=0),
             metavar="N",
             shell_complete=complete_partitions,
             help="Only this partition of each topic; may be repeated.",

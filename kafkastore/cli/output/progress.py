@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, Task, TaskID
 
 
-class Bar:
+class ProgressBar:
     """A progress bar, or none: ``bar(3)`` is called after three more steps."""
 
     def __init__(self, shown: Progress | None = None, task: TaskID | None = None) -> None:
@@ -32,22 +32,24 @@ class Bar:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, while_printing: bool = False) -> Iterator[Bar]:
+def progress(
+    what: str, total: int | None, *, while_printing: bool = False
+) -> Iterator[ProgressBar]:
     """Show a progress bar; yield a function of the number of new steps.
 
     `what` is the label, `total` the number of steps if known. `while_printing`: the work prints
     lines as it runs, so no bar is drawn if stdout is a terminal too.
     """
     if not sys.stderr.isatty() or (while_printing and sys.stdout.isatty()):
-        yield Bar()
+        yield ProgressBar()
         return
     with create_bar() as shown:
         label = escape_control_characters(what).replace("[", "\\[")
         task = shown.add_task(label, total=total, unit="")
-        yield Bar(shown, task)
+        yield ProgressBar(shown, task)
 
 
-def to_progress_callback(bar: Bar) -> Callable[[int, int | None], None]:
+def to_progress_callback(bar: ProgressBar) -> Callable[[int, int | None], None]:
     """Return a callback for `progress(done, total)` that moves a bar."""
     before = 0
 

@@ -1,4 +1,4 @@
-"""``--csv``: offsets as ``kafka-consumer-groups --reset-offsets --from-file`` takes them."""
+"""``--csv``: offsets as ``kafka-consumer-groups --from-file`` takes them."""
 from __future__ import annotations
 
 import csv
