@@ -11,6 +11,8 @@ from cli.running import Run, assert_one_sentence
 from kafkastore.cli.command_line import _OTHER_NAMES
 from kafkastore.cli.command_list import COMMANDS, cli
 from kafkastore.cli.options.whole_numbers import WholeNumber
+from kafkastore.lookup.rules import CORRECT
+from kafkastore.versions import NEWEST_VERSION
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,27 @@ def test_rules_with_a_typo_get_a_suggestion(
     unknown = run("compare", sample_root, "--rules", "9")
     assert_one_sentence(unknown, "'9'")
     assert "all," not in unknown.err
+
+
+def test_the_default_of_a_version_is_the_newest_on_every_command(
+    run: Run, sample_root: Path
+) -> None:
+    context = click.Context(cli)
+    found: dict[str, set[str]] = {}
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        for each in command.params if command else ():
+            for option in {"--kafka-version", "--rules"} & {*each.opts}:
+                found.setdefault(option, set()).add(name)
+                assert each.get_default(context) in (NEWEST_VERSION, CORRECT, (CORRECT,))
+                is_lookup = option == "--rules" and name != "compare"
+                assert (each.get_default(context) != NEWEST_VERSION) == is_lookup
+    assert found == {
+        "--kafka-version": {"predict", "reindex", "repair", "retention"},
+        "--rules": {"offsets", "compare", "serve"},
+    }
+    ran = run("predict", sample_root, "--kafka-version", "v2.4")
+    assert_one_sentence(ran, "'v2.4'", "did you mean 2.4?")
 
 
 @pytest.mark.parametrize(
