@@ -126,6 +126,8 @@ def command(
         raise click.UsageError("--follow has no end; leave out --until and --until-offset")
     if latest and (follow or tail is not None):
         raise click.UsageError("--latest reads whole topics; leave out --tail and --follow")
+    if latest and isolation == "read_uncommitted" and _is_given("isolation"):
+        raise click.UsageError("--latest reads committed records only; leave out --isolation")
     times = (from_time, until_time)
     moments = [None if text is None else call.parse_moment(text) for text in times]
     selection, problems = call.selection, call.problems
@@ -161,6 +163,12 @@ def command(
     if not written and bounds.limit != 0 and not problems.count and not follow:
         _note_why_empty(selection)
     return problems.exit_code
+
+
+def _is_given(name: str) -> bool:
+    """Return whether an option is in the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _never() -> bool:
