@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import io
 import os
 import sys
@@ -182,6 +183,10 @@ class CommandLine(click.Group):
             print_problem(format_error(error) if isinstance(error, Interrupted) else "interrupted")
             return interrupts.INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:
+            # Errors of every other file that is written have its name.
+            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if is_full and error.filename is None:
+                error.filename = "standard output"
             print_problem(format_error(error))
             return UNREADABLE
         return result if isinstance(result, int) else 0
