@@ -26,6 +26,7 @@ from kafkastore.errors import KafkaStoreError
 #: The exit code that a shell reports for a program that SIGPIPE ended, such as `cat` in ``cat file
 #: | head``.
 PIPE_CLOSED = 141
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 #: Options by names that other programs, or other commands, have for them.
@@ -184,8 +185,7 @@ class CommandLine(click.Group):
             return interrupts.INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:
             # Errors of every other file that is written have its name.
-            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-            if is_full and error.filename is None:
+            if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
                 error.filename = "standard output"
             print_problem(format_error(error))
             return UNREADABLE
