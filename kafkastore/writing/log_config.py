@@ -324,6 +324,6 @@ def _invalid(name: str, value: object, wanted: str) -> InvalidConfigError:
 def _unknown(option: object) -> InvalidConfigError:
     """Build the error for an option that Kafka does not have."""
     names = [name.replace("_", ".") for name in _FIELDS]
-    near = get_close_matches(str(option), names, n=1, cutoff=0.8)
+    near = get_close_matches(str(option), names, n=1, cutoff=0.9)
     hint = f"; did you mean {near[0]}?" if near else ""
     return InvalidConfigError(str(option), f"is not a topic configuration of Kafka{hint}")
