@@ -153,6 +153,15 @@ def test_a_path_with_a_typo_or_a_topic_in_place_of_a_partition_gets_a_suggestion
     assert "did you mean" not in far.err
 
 
+def test_a_topic_in_place_of_a_path_is_one_sentence(
+    run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = run("cat", sample_root, "up")
+    assert_one_sentence(ran, "up is a topic, not a path: write --topic up")
+    assert_one_sentence(run("cat", sample_root, "down"), "down does not exist")
+
+
 def test_a_copy_s_path_is_explained(run: Run, sample_root: Path, tmp_path: Path) -> None:
     inside = sample_root / "copy"
     ran = run("migrate", sample_root, "--copy-to", inside)

@@ -10,7 +10,7 @@ import click
 
 from kafkastore.cli.options.topic_completion import complete_partitions, complete_topics
 from kafkastore.cli.options.whole_numbers import WholeNumber
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import KafkaStoreError, NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import is_url, open_path
 from kafkastore.store.log_store import LogStore, open_store
@@ -150,7 +150,11 @@ def select(
     No topics or numbers: all. A topic may be a pattern, or name a partition if no topic has that
     name. Raises NotALogDirectoryError or NotInStoreError.
     """
-    store = open_store([*paths])
+    try:
+        store = open_store([*paths])
+    except NotALogDirectoryError:
+        _refuse_topics(paths)
+        raise
     chosen = list(store.partitions)
     if topics:
         wanted = [_of_topic(name, chosen, paths) for name in topics]
@@ -162,6 +166,17 @@ def select(
                 raise NotInStoreError(_no_partition(number, topics, chosen, paths))
         chosen = [each for each in chosen if each.partition in partitions]
     return Selection(store, tuple(chosen))
+
+
+def _refuse_topics(paths: Sequence[Path]) -> None:
+    """Raise NotInStoreError if a topic of the directories is given as if it were one."""
+    there = [path for path in paths if path.exists()]
+    if not there or len(there) == len(paths):
+        return
+    topics = open_store(there).topics
+    for path in paths:
+        if str(path) in topics and not path.exists():
+            raise NotInStoreError(f"{path} is a topic, not a path: write --topic {path}")
 
 
 def _of_topic(
