@@ -30,9 +30,9 @@ CYTHON_MODULES = [
     "kafkastore.metadata.topics",
     "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
-    "kafkastore.segment.piece_decoder",
+    "kafkastore.segment.decoding.piece_decoder",
     "kafkastore.segment.segment_summary",
-    "kafkastore.segment.usual_batches",
+    "kafkastore.segment.decoding.usual_batches",
 ]
 
 # The codecs' own C sources, compiled into the module that calls them.
@@ -66,6 +66,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.formats.requests": "kafkastore/formats/requests",
     "kafkastore.remote": "kafkastore/remote",
     "kafkastore.segment": "kafkastore/segment",
+    "kafkastore.segment.decoding": "kafkastore/segment/decoding",
     "kafkastore.log": "kafkastore/log",
     "kafkastore.metadata": "kafkastore/metadata",
     "kafkastore.recovery": "kafkastore/recovery",

@@ -74,7 +74,7 @@ class _Shared(Generic[ItemT, ResultT]):
             del item, future  # only the owner keeps a result
 
     def take(self, wanted: Future[ResultT]) -> ResultT:
-        """Return a result in the owner's thread, which processes the queue until it is there."""
+        """Return a result to the owner, who processes the queue until it is there."""
         while not wanted.done():
             with self.lock:
                 if not self.queue:

@@ -21,8 +21,8 @@ from kafkastore.formats.records.record_columns import BATCH_BYTES
 from kafkastore.log.log_pieces import LogPiece, cut_log
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import USUAL_READ, RangeScan, ScanStart
+from kafkastore.segment.decoding.piece_decoder import PieceDecoder
 from kafkastore.segment.log_segment import LogSegment
-from kafkastore.segment.piece_decoder import PieceDecoder
 
 if TYPE_CHECKING:
     import pyarrow as pa

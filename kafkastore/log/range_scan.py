@@ -349,7 +349,7 @@ class RangeScan:
         first_read: int = LARGEST_READ,
         **reading: Any,
     ) -> Iterator[BatchRun | DecodedRun]:
-        """Scan a file from a position on; with `columns`, decode the usual batches at once."""
+        """Scan a file from a position on; with `columns`, decode usual batches at once."""
         if columns is None or self.first_offset > self._start_offset:
             yield from file.runs(
                 position, next_offset=next_offset, first_read=first_read, **reading

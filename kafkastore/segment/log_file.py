@@ -32,7 +32,8 @@ from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote, level2_cache_bytes
-from kafkastore.segment.piece_decoder import PieceDecoder
+from kafkastore.segment.decoding.piece_decoder import PieceDecoder
+from kafkastore.segment.decoding.usual_batches import read_usual
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.salvage import (
     can_begin_batch,
@@ -41,7 +42,6 @@ from kafkastore.segment.salvage import (
     next_batch,
 )
 from kafkastore.segment.timestamp_search import SegmentSearch
-from kafkastore.segment.usual_batches import read_usual
 from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 

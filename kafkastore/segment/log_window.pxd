@@ -50,7 +50,7 @@ cdef struct Window:
 cdef inline Py_ssize_t read_some(
     int descriptor, uint8_t* buffer, Py_ssize_t size, int64_t position, int* error
 ) noexcept nogil:
-    """Read so many bytes, or those before an error of the system (0: the end of the file)."""
+    """Read so many bytes, or those before an error (0: the end of the file)."""
     cdef Py_ssize_t got, done = 0
     error[0] = 0
     if not have(descriptor, position, position + size):

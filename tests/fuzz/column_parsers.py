@@ -16,7 +16,7 @@ from fuzz.reading import (
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.records import batch_header, compression, record_batch, record_columns
-from kafkastore.segment import usual_batches
+from kafkastore.segment.decoding import usual_batches
 
 ALL_COLUMNS = (
     *record_columns.KAFKA_COLUMNS,

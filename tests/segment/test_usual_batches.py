@@ -11,7 +11,7 @@ from models.record_strategies import bounded, in_a_row
 from models.seed import SEED
 
 from kafkastore.formats.records.record_columns import RecordColumns
-from kafkastore.segment.usual_batches import read_usual
+from kafkastore.segment.decoding.usual_batches import read_usual
 
 LARGEST = 2**63 - 1
 #: What follows the last batch: it has an offset after all others.

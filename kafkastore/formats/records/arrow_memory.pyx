@@ -23,9 +23,9 @@ cdef Py_ssize_t LARGEST_COPIED = 64 * 1024
 
 
 cdef Py_ssize_t rounded(Py_ssize_t capacity) noexcept nogil:
-    """Return one of four sizes for each power of two: a block then fits others than its first user.
+    """Return one of four sizes for each power of two.
 
-    A block that is replaced by a larger one again and again would be too large in the end.
+    A block then fits others than its first user, and is not replaced by larger and larger ones.
     """
     cdef Py_ssize_t step = SMALLEST
     while step * 8 < capacity:
@@ -64,7 +64,7 @@ cdef char spares_are_busy = 0
 
 
 cdef Block take_spare(Py_ssize_t capacity) noexcept nogil:
-    """Return the spare block of a rounded capacity that was used last; without data if none is."""
+    """Return the spare block of a rounded capacity that was used last; or no data."""
     global spare_count, spare_bytes
     cdef int i
     cdef Block block

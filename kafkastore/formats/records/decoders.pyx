@@ -175,7 +175,7 @@ cdef Py_ssize_t snappy_blocks(const uint8_t* data, Py_ssize_t size, uint8_t* to,
 
 
 cdef Py_ssize_t gzip_size(const uint8_t* data, Py_ssize_t size) noexcept nogil:
-    """Return the stated size of exactly one member without optional fields; -1: unusual."""
+    """Return the stated size of one member without optional fields; -1: unusual."""
     cdef int64_t stated
     # Magic, deflate, no flags: so do Java and the C library begin.
     if size < GZIP_HEADER_SIZE + GZIP_TRAILER_SIZE or load_little_u32(data) != 0x00088b1f:

@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkastore.formats.records.record_columns cimport RecordColumns
-from kafkastore.segment.usual_batches cimport (
+from kafkastore.segment.decoding.usual_batches cimport (
     IS_OUT_OF_MEMORY,
     IS_PAUSED,
     Progress,
@@ -66,7 +66,7 @@ cdef enum:
     # A thread without work ends after so many waits.
     MOST_IDLE_WAITS = 5
 
-cdef enum State:
+cdef enum PieceState:
     IS_READY                 # a thread may decode it, or go on
     IS_RUNNING
     IS_DONE
@@ -74,7 +74,7 @@ cdef enum State:
 cdef struct Piece:
     Progress progress
     Stop stop
-    State state
+    PieceState state
     int64_t start_offset, end_offset   # of the records
     int first_filled, last_filled
 
@@ -128,7 +128,9 @@ cdef class PieceDecoder:
     def add(self, int descriptor, int64_t position, int64_t end, int64_t size, *,
             int64_t smallest, int64_t largest, int64_t start_offset, int64_t end_offset,
             int64_t last_offset, bint verify_crc, Py_ssize_t read_size):
-        """Add a piece after the others; return whether to start another thread, which calls `work`.
+        """Add a piece after the others.
+
+        Returns whether to start another thread, which calls `work`.
 
         `start_offset` and `end_offset` limit the records; the rest is as for `read_usual`, with
         `last_offset` for its `end_offset`. The descriptor must stay open until the piece is over.
@@ -178,9 +180,9 @@ cdef class PieceDecoder:
             pthread_mutex_unlock(&self.mutex)
 
     def next(self, take):
-        """Return what `take` makes of the next filled columns of the first piece; None at its end.
+        """Return what `take` makes of the next rows of the first piece; None at its end.
 
-        `take` empties them.
+        `take` empties columns.
         """
         cdef int slot
         while True:
@@ -234,7 +236,7 @@ cdef class PieceDecoder:
             pthread_mutex_unlock(&self.mutex)
 
     cdef int next_filled(self) noexcept nogil:
-        """Return filled columns of the first piece; NONE at its end, less to look for signals."""
+        """Return filled columns of the first piece; NONE at its end, less for signals."""
         cdef Piece* piece = &self.pieces[self.first]
         cdef int found = NONE, number, slot
         pthread_mutex_lock(&self.mutex)
@@ -256,7 +258,7 @@ cdef class PieceDecoder:
         return found
 
     cdef int find_ready(self, int preferred, int begin) noexcept nogil:
-        """Return a piece to decode: the preferred one, or the first one from the `begin`th on."""
+        """Return a piece to decode: the preferred one, or the first from a place on."""
         cdef int i, number
         if (preferred != NONE and self.pieces[preferred].state == IS_READY
                 and (preferred - self.first + self.capacity) % self.capacity < self.count):

@@ -8,7 +8,6 @@ is.
 Each batch is checked and decoded while its bytes are in the core's own cache.
 """
 from libc.stdint cimport int64_t, uint8_t
-
 from libc.string cimport memmove
 
 from kafkastore.formats.primitives.big_endian cimport load_i64
@@ -84,7 +83,7 @@ cdef Stop append_batches(
 
 
 cdef Stop decode_usual(RecordColumns columns, Progress* progress) noexcept nogil:
-    """Decode batches from a position on, until the columns are full or the range ends."""
+    """Decode batches until the columns are full or the range ends."""
     cdef int64_t begun = progress.position, before, readable
     cdef Py_ssize_t wanted = progress.read_size, left = 0, got, tail = 0
     cdef uint8_t* data
