@@ -13,8 +13,12 @@ FOLDERS = "kafkastore", "legacy", "migration"
 SOURCES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 #: Code that never waits: files closed after reading, suppressed errors, names put into errors.
 SAFE = {"open", "open_log", "open_as_broker", "LogFile", "suppress", "short_errors"}
-#: `LogFile` closes a descriptor, as Python's own files do; `ParallelMap` sets an attribute.
-FINALIZERS = {("log_file.py", "LogFile"), ("parallel_map.py", "ParallelMap")}
+#: `LogFile` closes a descriptor, as Python's own files do; the others set a flag.
+FINALIZERS = {
+    ("log_file.py", "LogFile"),
+    ("parallel_map.py", "ParallelMap"),
+    ("piece_reading.py", "DecodingThreads"),
+}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 

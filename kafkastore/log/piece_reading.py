@@ -235,14 +235,9 @@ def read_parallel(
     Readings are made when threads get to them. `columns` makes columns for any of them.
     """
     most_pieces = threads + _MORE_PIECES
-    decoder = PieceDecoder(
-        [columns() for _ in range(_THREAD_COLUMNS * threads + _MORE_COLUMNS)],
-        threads=threads,
-        most_pieces=most_pieces,
-    )
-    names = map("kafkastore-read_{}".format, count())
-    started: list[Thread] = []
-    process = os.getpid()
+    all_columns = [columns() for _ in range(_THREAD_COLUMNS * threads + _MORE_COLUMNS)]
+    decoder = PieceDecoder(all_columns, threads=threads, most_pieces=most_pieces)
+    decoding = DecodingThreads(decoder)
     found: Iterator[tuple[LogReading | Exception, LogPiece | None]] = _pieces_of(readings)
     waiting: deque[tuple[LogReading | Exception, LogPiece | None]] = deque()
     try:
@@ -254,31 +249,63 @@ def read_parallel(
                     isinstance(reading, LogReading)
                     and piece is not None
                     and reading.is_decodable(piece)
-                    and reading.add_to(decoder, piece)
                 ):
-                    started = [each for each in started if each.is_alive()]
-                    started.append(Thread(target=decoder.work, name=next(names)))
-                    started[-1].start()
+                    decoding.add(reading, piece)
             if not waiting:
                 break
-            if os.getpid() != process:
-                raise RuntimeError(
-                    "this read began before the process was forked, and its threads are in the "
-                    "parent process; start it again"
-                )
+            decoding.check_process()
             reading, piece = waiting.popleft()
             if isinstance(reading, Exception):
                 raise reading
             if piece is None:
                 reading.end()
+            elif reading.is_decodable(piece):
+                yield from reading.take(piece, decoder)
             else:
-                yield from reading.take(piece, decoder if reading.is_decodable(piece) else None)
-        _end(decoder, started)
+                yield from reading.take(piece, None)
     except Exception:
-        _end(decoder, started)
+        decoding.end()
         raise
-    finally:
-        decoder.stop()  # without waiting: the garbage collector may end this generator
+    decoding.end()
+
+
+class DecodingThreads:
+    """Threads that decode pieces of logs, and the owner, who takes the rows.
+
+    Dropped, it stops them without waiting: the garbage collector may do that.
+    """
+
+    def __init__(self, decoder: PieceDecoder) -> None:
+        self.decoder = decoder
+        self._names = map("kafkastore-read_{}".format, count())
+        self._started: list[Thread] = []
+        self._process = os.getpid()
+
+    def add(self, reading: LogReading, piece: LogPiece) -> None:
+        """Let threads decode a piece."""
+        if reading.add_to(self.decoder, piece):
+            self._started = [each for each in self._started if each.is_alive()]
+            self._started.append(Thread(target=self.decoder.work, name=next(self._names)))
+            self._started[-1].start()
+
+    def check_process(self) -> None:
+        """Raise if this is a child of the process that started the threads."""
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this read began before the process was forked, and its threads are in the "
+                "parent process; start it again"
+            )
+
+    def end(self) -> None:
+        """End the threads, and wait for them."""
+        self.decoder.stop()
+        if os.getpid() == self._process:
+            self.decoder.wake()
+            for thread in self._started:
+                thread.join()
+
+    def __del__(self) -> None:
+        self.decoder.stop()  # must not wait: see the class
 
 
 def _pieces_of(
@@ -290,14 +317,6 @@ def _pieces_of(
             for piece in reading.pieces():
                 yield reading, piece
         yield reading, None
-
-
-def _end(decoder: PieceDecoder, threads: Iterable[Thread]) -> None:
-    """End threads, and wait for them."""
-    decoder.stop()
-    decoder.wake()
-    for thread in threads:
-        thread.join()
 
 
 def _drop(columns: RecordColumns) -> tuple[list[pa.RecordBatch], int]:
