@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import MissingExtraError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
@@ -18,23 +18,6 @@ _ERROR_CODE = "error_code"
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 #: For a scraper to send its request, s.
 _READ_SECONDS = 10
-
-
-class MissingExtraError(KafkaStoreError, ImportError):
-    """A library that is not installed.
-
-    Parameters
-    ----------
-    library, extra : str
-        The library, and the extra of kafkastore that has it.
-    """
-
-    def __init__(self, library: str, extra: str) -> None:
-        super().__init__(library, extra)
-        self.library, self.extra = library, extra
-
-    def __str__(self) -> str:
-        return f"{self.library} is not installed: pip install 'kafkastore[{self.extra}]'"
 
 
 class ServerMetrics:

@@ -336,7 +336,8 @@ class PartitionLog(LogView, ArrowExport):
         >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
         """
         # Importing pyarrow takes longer than a lookup.
-        from kafkastore.log.records_as_arrow import ArrowOptions, read
+        from kafkastore.log.record_reading import read
+        from kafkastore.log.records_as_arrow import ArrowOptions
         from kafkastore.store.log_table import LogTable
 
         options = ArrowOptions(

@@ -68,7 +68,7 @@ class OutputLayout(NamedTuple):
         """Return the columns to read, and other options of reading."""
         if self.form in COLUMN_FORMS:
             return ColumnWriter.reading_of(self.form, headers=self.headers)
-        return self.line_format(is_terminal=False).columns, {"exact": True}
+        return self.line_format(is_terminal=False).columns, {}
 
     @contextmanager
     def opened(self, output: Path | None, store: LogStore) -> Iterator[RecordWriter]:
@@ -79,7 +79,10 @@ class OutputLayout(NamedTuple):
         elif fields_of(output):
             one_by_one = self._replace(threads=1).writer  # there may be many
             with OutputFiles(store) as files, closing(
-                PatternWriter(output, files, one_by_one, self.zone, *self.read_as())
+                PatternWriter(
+                    output, files, one_by_one, self.zone, *self.read_as(),
+                    in_arrow=self.form in COLUMN_FORMS,
+                )
             ) as writer:
                 yield writer
         else:

@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from kafkastore.log.record_reading import RecordBuffers
     from kafkastore.store.partition_log import PartitionLog
 
 
 class RecordWriter(Protocol):
-    """Writes Arrow record batches with some columns.
+    """Writes rows with some columns: Arrow record batches if `in_arrow`, else buffers.
 
-    `reading` are other options by which to read them: `records_as_arrow.ArrowOptions`.
+    `reading` are other options by which to read them: `record_reading.ReadOptions`.
     """
 
     columns: tuple[str, ...]
     reading: dict[str, Any]
+    in_arrow: bool
 
-    def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
+    def write_batch(self, log: PartitionLog, batch: RecordBatch | RecordBuffers) -> None:
         """Write the rows of a batch, which is not empty."""
 
     def flush(self) -> None:

@@ -1,0 +1,392 @@
+"""Read a partition's records into columns, by one thread or several.
+
+The rows are buffers in Arrow's layout, without Arrow; `log.records_as_arrow` makes Arrow record
+batches of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.arguments import (
+    INT64_MIN,
+    check_collection,
+    thread_count,
+    timestamp_ms,
+    whole_number,
+)
+from kafkastore.errors import CorruptionError, SegmentGoneError
+from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.formats.records.record_columns import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    RecordColumns,
+)
+from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
+from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
+from kafkastore.log.log_view import LogView
+from kafkastore.log.piece_reading import LogReading, RowBuilder, read_parallel
+from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
+from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
+
+if TYPE_CHECKING:
+    from kafkastore.formats.state.transactions import AbortedBatches
+    from kafkastore.segment.log_segment import LogSegment
+
+RowsT = TypeVar("RowsT", bound=Any)
+
+#: A limit of fewer rows is read by one thread: others would read more than it.
+MANY_ROWS = 1_000_000
+#: The smallest value of each number among `ArrowOptions`.
+_WHOLE_NUMBERS = {
+    "start_offset": INT64_MIN,
+    "end_offset": INT64_MIN,
+    "known_end_offset": INT64_MIN,
+    "limit": 0,
+    "batch_rows": 1,
+    "batch_bytes": 1,
+    "max_decompressed_bytes": 0,
+}
+#: The times among them, which become ms since 1970.
+_TIMESTAMPS = ("start_timestamp", "end_timestamp")
+#: Those that are never None.
+_NEEDED = ("batch_rows", "batch_bytes", "max_decompressed_bytes")
+#: The columns of numbers, as NumPy's types.
+_NUMBERS = {
+    "offset": np.int64,
+    "timestamp": np.int64,
+    "timestampType": np.int32,
+    "leader_epoch": np.int32,
+    "producer_id": np.int64,
+    "producer_epoch": np.int32,
+    "is_transactional": np.bool_,
+    "is_control": np.bool_,
+}
+
+
+class BinaryColumn:
+    """The values of a column of bytes, by row; None for null."""
+
+    def __init__(self, parts: tuple[int, Any, Any, Any]) -> None:
+        _, validity, ends, content = parts
+        self._validity, self.ends = validity, np.frombuffer(ends, np.int32)
+        self.content = memoryview(b"" if content is None else content)
+
+    def is_valid(self) -> NDArray[np.bool_]:
+        """Return which values are not null."""
+        if self._validity is None:
+            return np.ones(len(self.ends) - 1, np.bool_)
+        bits = np.unpackbits(np.frombuffer(self._validity, np.uint8), bitorder="little")
+        return bits[: len(self.ends) - 1].view(np.bool_)
+
+    def __getitem__(self, row: int) -> bytes | None:
+        """Return one value."""
+        if self._validity is not None and not self._validity_bit(row):
+            return None
+        return bytes(self.content[self.ends[row] : self.ends[row + 1]])
+
+    def _validity_bit(self, row: int) -> int:
+        return memoryview(self._validity)[row >> 3] >> (row & 7) & 1
+
+
+class RecordBuffers(NamedTuple):
+    """Some rows of columns that `RecordColumns.take` returned: from `first` up to `end`.
+
+    With `chosen`, which has a value for each row from 0 on, only those for which it is true.
+    Timestamps are in ms.
+    """
+
+    columns: Mapping[str, Any]
+    first: int
+    end: int
+    chosen: NDArray[np.bool_] | None = None
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The numbers of the rows within the columns."""
+        if self.chosen is None:
+            return np.arange(self.first, self.end)
+        return np.flatnonzero(self.chosen[self.first : self.end]) + self.first
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        if self.chosen is None:
+            return self.end - self.first
+        return int(np.count_nonzero(self.chosen[self.first : self.end]))
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the columns occupy."""
+        return sum(map(_size, self.columns.values()))
+
+    def get_total_buffer_size(self) -> int:
+        """Return `nbytes`, by the name that Arrow's record batches have for it."""
+        return self.nbytes
+
+    def slice(self, start: int, count: int) -> Self:
+        """Return some rows, at most `count`."""
+        if self.chosen is None:
+            first = min(self.first + start, self.end)
+            return self._replace(first=first, end=min(first + count, self.end))
+        rows = self.rows[start : start + count]
+        if not len(rows):
+            return self._replace(end=self.first)
+        return self._replace(first=int(rows[0]), end=int(rows[-1]) + 1)
+
+    def filter(self, keeps: NDArray[np.bool_]) -> Self:
+        """Return the rows for which a value is true."""
+        chosen = np.zeros(self.end, np.bool_)
+        chosen[self.rows[keeps]] = True
+        return self._replace(chosen=chosen)
+
+    def numbers(self, name: str) -> NDArray[Any]:
+        """Return a column of numbers."""
+        column = self.columns[name]
+        buffer = column[2] if name == "timestamp" else column
+        values = np.frombuffer(buffer, _NUMBERS[name])
+        found: NDArray[Any] = values[self.first : self.end]
+        return found if self.chosen is None else values[self.rows]
+
+    def binary(self, name: str) -> BinaryColumn:
+        """Return the keys or the values, by `rows`."""
+        return BinaryColumn(self.columns[name])
+
+
+def _size(part: Any) -> int:
+    """Return the bytes of a column's buffers."""
+    if part is None or isinstance(part, int):
+        return 0
+    return sum(map(_size, part)) if isinstance(part, tuple) else memoryview(part).nbytes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ReadOptions:
+    """Which records to read, and how: arguments of `PartitionLog.to_arrow`, checked.
+
+    By these options rows are read as `RecordBuffers`, without the columns that all rows of a log
+    have in common.
+    """
+
+    columns: Sequence[str] | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_timestamp: int | datetime | None = None
+    end_timestamp: int | datetime | None = None
+    limit: int | None = None
+    include_control: bool = False
+    isolation: Isolation = "read_uncommitted"
+    is_decided: bool = False
+    batch_rows: int = BATCH_ROWS
+    batch_bytes: int = BATCH_BYTES
+    verify: bool = True
+    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
+    on_corrupt: OnCorrupt = "raise"
+    skipped: list[SkippedBytes] | None = None
+    known_end_offset: int | None = None
+    indexes: Indexes = DEFAULT_INDEXES
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        thread_count(self.threads)
+        for name, smallest in _WHOLE_NUMBERS.items():
+            if getattr(self, name) is not None or name in _NEEDED:
+                object.__setattr__(self, name, whole_number(name, getattr(self, name), smallest))
+        for name in _TIMESTAMPS:
+            if (time := getattr(self, name)) is not None:
+                object.__setattr__(self, name, timestamp_ms(name, time))
+        check_on_corrupt(self.on_corrupt)
+        reads_committed(self.isolation)
+        check_indexes(self.indexes)
+        if self.columns is not None:
+            check_collection("columns", self.columns)
+            object.__setattr__(self, "columns", tuple(self.columns))
+
+    @property
+    def has_few_offsets(self) -> bool:
+        """Whether the range of offsets is so small that threads would read more than it."""
+        start, end = self.start_offset, self.end_offset
+        return start is not None and end is not None and end - start < SMALL_RANGE
+
+    @property
+    def in_millis(self) -> bool:
+        """Whether timestamps are in ms, and none is null."""
+        return True
+
+    @property
+    def has_views(self) -> bool:
+        """Whether keys and values are views of the bytes of a mapped file."""
+        return False
+
+    def builder(self, log: LogView, settings: dict[str, Any]) -> RowBuilder:
+        """Return what makes rows of columns with some settings."""
+        return _Buffers(self, settings)
+
+
+def read(log: LogView, options: ReadOptions) -> Iterator[Any]:
+    """Read a log into rows of the options' kind.
+
+    Nothing is read before the first batch is asked for.
+    """
+    reading = _open(log, options)
+    limit, threads = options.limit, thread_count(options.threads)
+    if threads == 1 or reading.is_small or _is_small(limit):
+        batches = reading.in_order()
+    else:
+        batches = read_parallel([reading], threads)
+    yield from batches if limit is None else first_rows(batches, limit)
+
+
+def read_many(logs: Iterable[LogView], options: ReadOptions) -> Iterator[Any]:
+    """Read several logs, one after the other.
+
+    Each log is taken from `logs` when a thread is free for it, a few before their rows are. The
+    limit is that of all of them. An error in one log is raised after the rows before it.
+    """
+    limit, threads = options.limit, thread_count(options.threads)
+    if threads == 1 or _is_small(limit) or options.has_few_offsets:
+        batches = _one_by_one(logs, options)
+    else:
+        batches = read_parallel(_opened(logs, options), threads)
+    yield from batches if limit is None else first_rows(batches, limit)
+
+
+def _is_small(limit: int | None) -> bool:
+    """Return whether threads are not worth their start for so many rows."""
+    return limit is not None and limit < MANY_ROWS
+
+
+def _one_by_one(logs: Iterable[LogView], options: ReadOptions) -> Iterator[Any]:
+    """Read logs in this thread."""
+    left = options.limit
+    for log in logs:
+        if left == 0:
+            return
+        reading = _open(log, options if left is None else replace(options, limit=left))
+        for batch in reading.in_order():
+            left = None if left is None else max(left - batch.num_rows, 0)
+            yield batch
+
+
+def _opened(
+    logs: Iterable[LogView], options: ReadOptions
+) -> Iterator[LogReading | Exception]:
+    """Yield the reading of each log; an error as a value, the last one."""
+    try:
+        for log in logs:
+            yield _open(log, options)
+    except Exception as error:  # raised when the rows before it are taken
+        yield error
+
+
+def _open(log: LogView, options: ReadOptions) -> LogReading:
+    """Find the bounds of a read."""
+    limit, isolation, verify = options.limit, options.isolation, options.verify
+    start, end = log.bounds(options.start_offset, options.end_offset)
+    damage = CorruptionHandler(options.on_corrupt, options.skipped)
+    start_timestamp = cast("int | None", options.start_timestamp)
+    end_timestamp = cast("int | None", options.end_timestamp)
+    may_reach = None
+    # The timestamp of a record without one is -1.
+    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
+        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
+        if options.on_corrupt == "raise":  # else the bytes that are skipped are reported
+            since = partial(_start_since, log, start, end, start_timestamp)
+            start = log.retry_if_changed(since)
+    aborted = broken = None
+    if reads_committed(isolation) and options.is_decided:
+        aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
+    elif reads_committed(isolation):
+        end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
+    settings: dict[str, Any] = {
+        "include_control": options.include_control,
+        "binary_view": options.has_views,
+        "in_millis": options.in_millis,
+        "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
+        "max_bytes": options.batch_bytes,
+        "max_decompressed_bytes": options.max_decompressed_bytes,
+        "start_offset": start,
+        "end_offset": end,
+    }
+    if start_timestamp is not None:
+        settings["start_timestamp"] = start_timestamp
+    if end_timestamp is not None:
+        settings["end_timestamp"] = end_timestamp
+    most_records = end - start if limit is None else min(limit, end - start)
+    return LogReading(
+        log,
+        RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset),
+        (start, end),
+        partial(options.builder, log, settings),
+        aborted=aborted,
+        broken=broken,
+        is_wanted=may_reach,
+        few=most_records < SMALL_RANGE,
+        reading={
+            "verify_crc": verify,
+            "decodes": options.on_corrupt == "raise"
+            and start_timestamp is None
+            and end_timestamp is None,
+            "mapped": options.has_views,
+        },
+    )
+
+
+def _find_committed(
+    log: LogView, start: int, end: int, damage: CorruptionHandler, *, verify: bool
+) -> tuple[int, AbortedBatches, CorruptionError | None]:
+    """Find the end of decided offsets, the aborted batches, and what is corrupt."""
+    last_stable_offset, aborted, broken = log.retry_if_changed(
+        lambda: find_committed(log, start, end, verify=verify, until_broken=True, damage=damage)
+    )
+    return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
+
+
+def _start_since(log: LogView, start: int, end: int, timestamp: int) -> int:
+    """Return a range's first offset that may reach a timestamp, or its end."""
+    for segment in log.segments_between(start, end):
+        first = first_offset_since(segment, timestamp, start)
+        if first is not None:
+            return min(first, end)
+    return end
+
+
+def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
+    """Return whether a time index allows records at or after a timestamp.
+
+    The segment is open. Without a valid index the answer is True: finding out would take reading
+    the segment.
+    """
+    try:
+        largest = segment.largest_timestamp_by_index
+    except SegmentGoneError:
+        return True
+    return largest is None or largest >= start_timestamp
+
+
+def first_rows(batches: Iterator[RowsT], limit: int) -> Iterator[RowsT]:
+    """Yield at most `limit` rows, and read no batch after them."""
+    left = limit
+    while left > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+
+
+class _Buffers:
+    """Hand over the buffers of `RecordColumns` as they are."""
+
+    def __init__(self, options: ReadOptions, settings: dict[str, Any]) -> None:
+        self.columns = RecordColumns(options.columns or (), **settings)
+        self._batch_rows = options.batch_rows
+
+    def take(self) -> Iterator[RecordBuffers]:
+        """Yield the decoded rows, in batches of at most `batch_rows`."""
+        rows, buffers = self.columns.take()
+        for first in range(0, rows, self._batch_rows):
+            yield RecordBuffers(buffers, first, min(first + self._batch_rows, rows))
