@@ -16,7 +16,7 @@ class KafkaStoreError(Exception):
 
 
 class MissingExtraError(KafkaStoreError, ImportError):
-    """A library that is not installed.
+    """A library of an extra that is not installed.
 
     Parameters
     ----------
@@ -30,6 +30,14 @@ class MissingExtraError(KafkaStoreError, ImportError):
 
     def __str__(self) -> str:
         return f"{self.library} is not installed: pip install 'kafkastore[{self.extra}]'"
+
+    @classmethod
+    def check(cls, library: str, extra: str) -> None:
+        """Raise the error unless the library is installed."""
+        from importlib.util import find_spec  # few need it
+
+        if find_spec(library) is None:
+            raise cls(library, extra)
 
 
 class _ArgumentError(Exception):

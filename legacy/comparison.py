@@ -20,7 +20,7 @@ from kafkastore.formats.indexes.entries import (
     as_targets,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.record_reading import ReadOptions, read
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
@@ -351,7 +351,7 @@ def _records_before(
     counts = np.zeros(len(offsets), np.int64)
     if len(offsets) < 2:
         return counts
-    options = ReadOptions(
+    options = RecordOptions(
         columns=["offset"],
         start_offset=int(offsets[0]),
         end_offset=int(offsets[-1]),

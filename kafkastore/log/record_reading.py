@@ -96,10 +96,10 @@ class BinaryColumn:
 
 
 class RecordBuffers(NamedTuple):
-    """Some rows of columns that `RecordColumns.take` returned: from `first` up to `end`.
+    """Some rows of columns that `RecordColumns.take` returned.
 
-    With `chosen`, which has a value for each row from 0 on, only those for which it is true.
-    Timestamps are in ms.
+    They are those from `first` up to `end`; with `chosen`, which has a value for each row from 0
+    on, only those for which it is true. Timestamps are in ms.
     """
 
     columns: Mapping[str, Any]
@@ -150,8 +150,8 @@ class RecordBuffers(NamedTuple):
         """Return a column of numbers."""
         column = self.columns[name]
         buffer = column[2] if name == "timestamp" else column
-        values = np.frombuffer(buffer, _NUMBERS[name])
-        found: NDArray[Any] = values[self.first : self.end]
+        values: NDArray[Any] = np.frombuffer(buffer, _NUMBERS[name])
+        found = values[self.first : self.end]
         return found if self.chosen is None else values[self.rows]
 
     def binary(self, name: str) -> BinaryColumn:
@@ -167,7 +167,7 @@ def _size(part: Any) -> int:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ReadOptions:
+class RecordOptions:
     """Which records to read, and how: arguments of `PartitionLog.to_arrow`, checked.
 
     By these options rows are read as `RecordBuffers`, without the columns that all rows of a log
@@ -229,7 +229,7 @@ class ReadOptions:
         return _Buffers(self, settings)
 
 
-def read(log: LogView, options: ReadOptions) -> Iterator[Any]:
+def read(log: LogView, options: RecordOptions) -> Iterator[Any]:
     """Read a log into rows of the options' kind.
 
     Nothing is read before the first batch is asked for.
@@ -243,7 +243,7 @@ def read(log: LogView, options: ReadOptions) -> Iterator[Any]:
     yield from batches if limit is None else first_rows(batches, limit)
 
 
-def read_many(logs: Iterable[LogView], options: ReadOptions) -> Iterator[Any]:
+def read_many(logs: Iterable[LogView], options: RecordOptions) -> Iterator[Any]:
     """Read several logs, one after the other.
 
     Each log is taken from `logs` when a thread is free for it, a few before their rows are. The
@@ -262,7 +262,7 @@ def _is_small(limit: int | None) -> bool:
     return limit is not None and limit < MANY_ROWS
 
 
-def _one_by_one(logs: Iterable[LogView], options: ReadOptions) -> Iterator[Any]:
+def _one_by_one(logs: Iterable[LogView], options: RecordOptions) -> Iterator[Any]:
     """Read logs in this thread."""
     left = options.limit
     for log in logs:
@@ -275,7 +275,7 @@ def _one_by_one(logs: Iterable[LogView], options: ReadOptions) -> Iterator[Any]:
 
 
 def _opened(
-    logs: Iterable[LogView], options: ReadOptions
+    logs: Iterable[LogView], options: RecordOptions
 ) -> Iterator[LogReading | Exception]:
     """Yield the reading of each log; an error as a value, the last one."""
     try:
@@ -285,7 +285,7 @@ def _opened(
         yield error
 
 
-def _open(log: LogView, options: ReadOptions) -> LogReading:
+def _open(log: LogView, options: RecordOptions) -> LogReading:
     """Find the bounds of a read."""
     limit, isolation, verify = options.limit, options.isolation, options.verify
     start, end = log.bounds(options.start_offset, options.end_offset)
@@ -381,7 +381,7 @@ def first_rows(batches: Iterator[RowsT], limit: int) -> Iterator[RowsT]:
 class _Buffers:
     """Hand over the buffers of `RecordColumns` as they are."""
 
-    def __init__(self, options: ReadOptions, settings: dict[str, Any]) -> None:
+    def __init__(self, options: RecordOptions, settings: dict[str, Any]) -> None:
         self.columns = RecordColumns(options.columns or (), **settings)
         self._batch_rows = options.batch_rows
 

@@ -23,7 +23,7 @@ from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.piece_reading import RowBuilder
-from kafkastore.log.record_reading import ReadOptions, RecordBuffers
+from kafkastore.log.record_reading import RecordBuffers, RecordOptions
 from kafkastore.segment.index_trust import Indexes
 
 try:
@@ -120,7 +120,7 @@ class ArrowArguments(ScanArguments, total=False):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrowOptions(ReadOptions):
+class ArrowOptions(RecordOptions):
     """The arguments of `PartitionLog.to_arrow`, checked.
 
     `all_topics`: dictionary-encode `topic`, with these as the dictionary of every batch.
@@ -273,7 +273,7 @@ def _text(
 
 
 def buffers_of(batch: pa.RecordBatch) -> RecordBuffers:
-    """Return a batch's columns but those of all rows in common, with the rows of a slice."""
+    """Return a batch without the columns that all rows have in common."""
     columns: dict[str, Any] = {}
     for name in batch.schema.names:
         column = batch[name]

@@ -6,7 +6,7 @@ import numpy as np
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP, TimestampAndOffset
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_view import LogView
-from kafkastore.log.record_reading import ReadOptions, read
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.lookup.mtime_search import last_written_ms
 from kafkastore.lookup.rules import LookupChoice
 
@@ -19,7 +19,7 @@ def find_past_damage(
     skipped: list[SkippedBytes] | None,
 ) -> TimestampAndOffset | None:
     """Find the first readable record at or after a time."""
-    options = ReadOptions(
+    options = RecordOptions(
         columns=["offset", "timestamp", "leader_epoch"],
         start_timestamp=max(target_timestamp, 0),
         limit=1,
@@ -47,7 +47,7 @@ def _first_untimed(
     on_corrupt: OnCorrupt,
 ) -> int | None:
     """Find the first segment, before an offset, without readable timestamps."""
-    options = ReadOptions(
+    options = RecordOptions(
         columns=["offset", "timestamp"],
         end_offset=None if end_offset is None else end_offset + 1,
         isolation=choice.isolation,

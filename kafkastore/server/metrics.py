@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 from kafkastore.errors import MissingExtraError
@@ -27,8 +26,7 @@ class ServerMetrics:
     """
 
     def __init__(self) -> None:
-        if find_spec("prometheus_client") is None:
-            raise MissingExtraError("prometheus_client", "serve")
+        MissingExtraError.check("prometheus_client", "serve")
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
         self.registry = CollectorRegistry()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.records.control_records import ControlRecordType
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.record_reading import BinaryColumn, ReadOptions, read
+from kafkastore.log.record_reading import BinaryColumn, RecordOptions, read
 from kafkastore.store.partition_log import PartitionLog
 
 _COLUMNS = ("key", "value", "offset", "producer_id", "is_transactional", "is_control")
@@ -79,7 +79,7 @@ def _latest(
     """Find the last record of each key, with transactions applied, batch by batch."""
     latest: Latest = {}
     pending: dict[int, Latest] = {}
-    options = ReadOptions(
+    options = RecordOptions(
         columns=_COLUMNS, include_control=True, on_corrupt=on_corrupt, skipped=skipped
     )
     for batch in read(log, options):

@@ -25,6 +25,7 @@ from kafkastore.cli.cat.output_pattern import PatternWriter, fields_of
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.output.output_file import check_output, is_stdout, open_output
 from kafkastore.cli.output.output_files import OutputFiles
+from kafkastore.errors import MissingExtraError
 from kafkastore.store.log_store import LogStore
 
 FORMS = ("text", "json", "csv", *COLUMN_FORMS)
@@ -125,6 +126,8 @@ def choose_layout(
     is_shown = (output is None or is_stdout(output)) and sys.stdout.isatty()
     if layout.form in COLUMN_FORMS and is_shown:
         raise click.UsageError(f"--format {chosen} is not for terminals: give -o FILE, or a pipe")
+    if layout.form in COLUMN_FORMS:
+        MissingExtraError.check("pyarrow", "arrow")
     if template is not None:
         layout.line_format(is_terminal=False)
     return layout

@@ -15,16 +15,12 @@ from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import find_committed, reads_committed
 from kafkastore.log.range_scan import SMALL_RANGE
-from kafkastore.log.record_reading import ReadOptions, RecordBuffers, read
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.lag import find_unread
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-
     from kafkastore.log.records_as_arrow import ArrowOptions
-
-    Rows = RecordBatch | RecordBuffers
 
 #: How much larger each range of offsets is in which the last records are searched.
 _GROWTH = 4
@@ -38,7 +34,7 @@ def read_batches(
     threads: int,
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
-) -> Iterator[Rows]:
+) -> Iterator[Any]:
     """Yield a partition's records within the bounds, at most `limit`."""
     if limit == 0 or bounds.tail == 0:
         return
@@ -66,7 +62,7 @@ def _matching(
     options: dict[str, Any],
     *,
     in_arrow: bool = False,
-) -> Iterator[Rows]:
+) -> Iterator[Any]:
     """Yield the records that match the filter, with at least some columns."""
     compared = bounds.records.columns
     needed = tuple(dict.fromkeys((*columns, *compared)))
@@ -81,10 +77,10 @@ def _matching(
 
 def _rows(
     log: PartitionLog, bounds: Bounds, options: dict[str, Any], *, in_arrow: bool
-) -> Iterator[Rows]:
+) -> Iterator[Any]:
     """Yield the records within the bounds, as Arrow record batches or as buffers."""
     if bounds.latest is None and not in_arrow:
-        yield from read(log, ReadOptions(**_within(bounds), **options))
+        yield from read(log, RecordOptions(**_within(bounds), **options))
         return
     from kafkastore.log.records_as_arrow import buffers_of
 

@@ -131,7 +131,7 @@ def _have_header(batch: RecordBuffers, name: bytes, value: bytes) -> NDArray[np.
 def _equal(column: BinaryColumn, wanted: bytes, count: int) -> NDArray[np.bool_]:
     """Return which of `count` values are equal to one; null never is."""
     ends = column.ends[: count + 1]
-    equal = column.is_valid()[:count] & (np.diff(ends) == len(wanted))
+    equal: NDArray[np.bool_] = column.is_valid()[:count] & (np.diff(ends) == len(wanted))
     if not wanted:
         return equal
     content = np.frombuffer(column.content, np.uint8)

@@ -112,11 +112,11 @@ cdef class RecordLines:
 
     def write_rows(self, Py_ssize_t rows, columns, Py_ssize_t first, *, types=None, epochs=None,
                    times=None, chosen=None):
-        """Write the lines of rows from `first` on, or of those that are `chosen` (one byte a row).
+        """Write the lines of rows from `first` on, or of those that are `chosen`.
 
         `columns` is as for `record_rows.RecordRows`, with timestamps in ms; `types` and `epochs`
         are int32 of each row. `times` are texts for ``Field.TIME``: their bytes, and where each
-        ends (int32); by default they are in UTC.
+        ends (int32); by default they are in UTC. `chosen` has a byte for each row.
         """
         cdef Py_ssize_t row
         cdef const uint8_t[::1] is_chosen = chosen

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 class RecordWriter(Protocol):
-    """Writes rows with some columns: Arrow record batches if `in_arrow`, else buffers.
+    """Writes rows with some columns.
 
-    `reading` are other options by which to read them: `record_reading.ReadOptions`.
+    They are Arrow record batches if `in_arrow`, else `RecordBuffers`. `reading` are other options
+    by which to read them: `record_reading.RecordOptions`.
     """
 
     columns: tuple[str, ...]

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, tzinfo
 from typing import Any, NamedTuple, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -45,6 +44,8 @@ def _zone(
     """Look up a zone in the time zone database."""
     if name is None:
         return None
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
