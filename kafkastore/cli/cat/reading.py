@@ -68,7 +68,7 @@ def _matching(
     needed = tuple(dict.fromkeys((*columns, *compared)))
     options = {**options, "columns": needed, "limit": None if compared else limit}
     for batch in _rows(log, bounds, options, in_arrow=in_arrow):
-        kept = bounds.records.kept(batch)
+        kept: Any = bounds.records.kept(batch)
         if kept.num_rows:
             is_wider = in_arrow and len(needed) > len(columns)
             yield kept.select(list(columns)) if is_wider else kept
