@@ -13,6 +13,7 @@ from typing import Any, TypedDict
 from kafkastore.arguments import check_choice, check_collection
 from kafkastore.caching import cached_property
 from kafkastore.errors import ArgumentValueError, MissingExtraError
+from kafkastore.formats.records.record_buffers import RecordBuffers
 from kafkastore.formats.records.record_columns import (
     HEADERS_COLUMN,
     KAFKA_COLUMNS,
@@ -23,7 +24,7 @@ from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.piece_reading import RowBuilder
-from kafkastore.log.record_reading import RecordBuffers, RecordOptions
+from kafkastore.log.record_reading import RecordOptions
 from kafkastore.segment.index_trust import Indexes
 
 try:

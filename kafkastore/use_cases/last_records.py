@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.records.control_records import ControlRecordType
+from kafkastore.formats.records.record_buffers import BinaryColumn
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
-from kafkastore.log.record_reading import BinaryColumn, RecordOptions, read
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.store.partition_log import PartitionLog
 
 _COLUMNS = ("key", "value", "offset", "producer_id", "is_transactional", "is_control")
@@ -111,7 +112,7 @@ def _latest(
 def _last_of_each_key(columns: _Columns, rows: NDArray[np.int64]) -> Latest:
     """Find the last record of each key among some rows."""
     keys, values, offsets = columns
-    last = {keys[row]: row for row in rows.tolist()}  # the last of equal keys wins
+    last = dict(zip(keys.take(rows), rows.tolist(), strict=True))  # the last of equal keys wins
     return {
         key: LastRecord(int(offsets[row]), values[row])
         for key, row in last.items()

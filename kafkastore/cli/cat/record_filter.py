@@ -10,8 +10,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.formats.records.record_buffers import BinaryColumn, RecordBuffers
 from kafkastore.formats.records.record_columns import HEADERS_COLUMN
-from kafkastore.log.record_reading import BinaryColumn, RecordBuffers
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
