@@ -19,8 +19,8 @@ from kafkastore.arguments import (
     whole_number,
 )
 from kafkastore.errors import CorruptionError, SegmentGoneError
+from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
-from kafkastore.formats.records.record_buffers import RecordBuffers
 from kafkastore.formats.records.record_columns import (
     BATCH_BYTES,
     BATCH_ROWS,

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from kafkastore.arguments import check_choice, check_collection
 from kafkastore.caching import cached_property
 from kafkastore.errors import ArgumentValueError, MissingExtraError
-from kafkastore.formats.records.record_buffers import RecordBuffers
+from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.formats.records.record_columns import (
     HEADERS_COLUMN,
     KAFKA_COLUMNS,

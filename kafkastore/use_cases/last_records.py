@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError
+from kafkastore.formats.primitives.record_buffers import BinaryColumn
 from kafkastore.formats.records.control_records import ControlRecordType
-from kafkastore.formats.records.record_buffers import BinaryColumn
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.store.partition_log import PartitionLog

@@ -14,7 +14,7 @@ from kafkastore.log.time_text import format_time
 from kafkastore.shown_text import escape_control_characters
 
 if TYPE_CHECKING:
-    from kafkastore.formats.records.record_buffers import RecordBuffers
+    from kafkastore.formats.primitives.record_buffers import RecordBuffers
     from kafkastore.store.partition_log import PartitionLog
 
 Parts = tuple[bytes | Field, ...]

@@ -16,7 +16,7 @@ from kafkastore.cli.cat.record_filter import filter_rows
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.output.output_files import OutputFiles
 from kafkastore.errors import ChangeRefusedError
-from kafkastore.formats.records.record_buffers import RecordBuffers
+from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.log.time_text import format_time
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.formats.records.record_buffers import BinaryColumn, RecordBuffers
+from kafkastore.formats.primitives.record_buffers import BinaryColumn, RecordBuffers
 from kafkastore.formats.records.record_columns import HEADERS_COLUMN
 
 if TYPE_CHECKING:

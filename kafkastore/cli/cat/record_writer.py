@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-    from kafkastore.formats.records.record_buffers import RecordBuffers
+    from kafkastore.formats.primitives.record_buffers import RecordBuffers
     from kafkastore.store.partition_log import PartitionLog
 
 

@@ -1,4 +1,4 @@
-"""Rows of the columns that `RecordColumns` decodes, as buffers in Arrow's layout, without Arrow."""
+"""Rows of the columns of records, as buffers in Arrow's layout, without Arrow."""
 from __future__ import annotations
 
 from collections.abc import Mapping
