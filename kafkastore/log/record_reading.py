@@ -5,13 +5,14 @@ batches of them.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from kafkastore.arguments import (
+    INT64_MAX,
     INT64_MIN,
     check_collection,
     thread_count,
@@ -29,7 +30,7 @@ from kafkastore.formats.records.record_columns import (
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.log.piece_reading import LogReading, RowBuilder, read_parallel
+from kafkastore.log.piece_reading import LogReading, read_parallel
 from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
@@ -115,9 +116,14 @@ class RecordOptions:
         """Whether keys and values are views of the bytes of a mapped file."""
         return False
 
-    def builder(self, log: LogView, settings: dict[str, Any]) -> RowBuilder:
-        """Return what makes rows of columns with some settings."""
-        return _Buffers(self, settings)
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns to decode."""
+        return self.columns or ()
+
+    def taker(self, _: LogView) -> Callable[[RecordColumns], list[Any]]:
+        """Return what makes rows of columns."""
+        return partial(_take, self.batch_rows)
 
 
 def read(log: LogView, options: RecordOptions) -> Iterator[Any]:
@@ -130,7 +136,7 @@ def read(log: LogView, options: RecordOptions) -> Iterator[Any]:
     if threads == 1 or reading.is_small or _is_small(limit):
         batches = reading.in_order()
     else:
-        batches = read_parallel([reading], threads)
+        batches = read_parallel([reading], threads, partial(_columns, options))
     yield from batches if limit is None else first_rows(batches, limit)
 
 
@@ -144,7 +150,7 @@ def read_many(logs: Iterable[LogView], options: RecordOptions) -> Iterator[Any]:
     if threads == 1 or _is_small(limit) or options.has_few_offsets:
         batches = _one_by_one(logs, options)
     else:
-        batches = read_parallel(_opened(logs, options), threads)
+        batches = read_parallel(_opened(logs, options), threads, partial(_columns, options))
     yield from batches if limit is None else first_rows(batches, limit)
 
 
@@ -182,7 +188,6 @@ def _open(log: LogView, options: RecordOptions) -> LogReading:
     start, end = log.bounds(options.start_offset, options.end_offset)
     damage = CorruptionHandler(options.on_corrupt, options.skipped)
     start_timestamp = cast("int | None", options.start_timestamp)
-    end_timestamp = cast("int | None", options.end_timestamp)
     may_reach = None
     # The timestamp of a record without one is -1.
     if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
@@ -195,26 +200,13 @@ def _open(log: LogView, options: RecordOptions) -> LogReading:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
-    settings: dict[str, Any] = {
-        "include_control": options.include_control,
-        "binary_view": options.has_views,
-        "in_millis": options.in_millis,
-        "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
-        "max_bytes": options.batch_bytes,
-        "max_decompressed_bytes": options.max_decompressed_bytes,
-        "start_offset": start,
-        "end_offset": end,
-    }
-    if start_timestamp is not None:
-        settings["start_timestamp"] = start_timestamp
-    if end_timestamp is not None:
-        settings["end_timestamp"] = end_timestamp
     most_records = end - start if limit is None else min(limit, end - start)
     return LogReading(
         log,
         RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset),
         (start, end),
-        partial(options.builder, log, settings),
+        partial(_columns, options, start, end),
+        options.taker(log),
         aborted=aborted,
         broken=broken,
         is_wanted=may_reach,
@@ -223,9 +215,32 @@ def _open(log: LogView, options: RecordOptions) -> LogReading:
             "verify_crc": verify,
             "decodes": options.on_corrupt == "raise"
             and start_timestamp is None
-            and end_timestamp is None,
+            and options.end_timestamp is None,
             "mapped": options.has_views,
         },
+    )
+
+
+def _columns(
+    options: RecordOptions, start_offset: int = 0, end_offset: int = INT64_MAX
+) -> RecordColumns:
+    """Make columns for a range of offsets, or one that is set later."""
+    settings: dict[str, Any] = {}
+    for name in _TIMESTAMPS:
+        if (time := getattr(options, name)) is not None:
+            settings[name] = time
+    rows, limit = options.batch_rows, options.limit
+    return RecordColumns(
+        options.names,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        include_control=options.include_control,
+        binary_view=options.has_views,
+        in_millis=options.in_millis,
+        max_rows=rows if limit is None else max(min(rows, limit), 1),
+        max_bytes=options.batch_bytes,
+        max_decompressed_bytes=options.max_decompressed_bytes,
+        **settings,
     )
 
 
@@ -269,15 +284,8 @@ def first_rows(batches: Iterator[RowsT], limit: int) -> Iterator[RowsT]:
         left -= batch.num_rows
 
 
-class _Buffers:
-    """Hand over the buffers of `RecordColumns` as they are."""
-
-    def __init__(self, options: RecordOptions, settings: dict[str, Any]) -> None:
-        self.columns = RecordColumns(options.columns or (), **settings)
-        self._batch_rows = options.batch_rows
-
-    def take(self) -> Iterator[RecordBuffers]:
-        """Yield the decoded rows, in batches of at most `batch_rows`."""
-        rows, buffers = self.columns.take()
-        for first in range(0, rows, self._batch_rows):
-            yield RecordBuffers(buffers, first, min(first + self._batch_rows, rows))
+def _take(batch_rows: int, columns: RecordColumns) -> list[RecordBuffers]:
+    """Return the decoded rows as they are, in batches of at most `batch_rows`."""
+    rows, buffers = columns.take()
+    starts = range(0, rows, batch_rows)
+    return [RecordBuffers(buffers, first, min(first + batch_rows, rows)) for first in starts]

@@ -4,7 +4,7 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -23,7 +23,6 @@ from kafkastore.formats.records.record_columns import (
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
-from kafkastore.log.piece_reading import RowBuilder
 from kafkastore.log.record_reading import RecordOptions
 from kafkastore.segment.index_trust import Indexes
 
@@ -56,6 +55,7 @@ EXACT_TYPES = {
     HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
 }
 _STRING = pa.string()
+_from_buffers, _py_buffer = pa.Array.from_buffers, pa.py_buffer
 #: The encoding that keys and values can be decoded from.
 UTF_8 = "utf-8"
 #: The type of a dictionary-encoded `topic`.
@@ -161,71 +161,61 @@ class ArrowOptions(RecordOptions):
         """Whether keys and values are views of the bytes of a mapped file."""
         return self.binary_view
 
-    def builder(self, log: LogView, settings: dict[str, Any]) -> RowBuilder:
-        """Return what makes record batches of columns with some settings."""
-        return _ArrowBatches(self, log, settings)
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns to decode."""
+        names: Sequence[str] = self.schema.names
+        return names
+
+    def taker(self, log: LogView) -> Callable[[RecordColumns], list[pa.RecordBatch]]:
+        """Return what makes record batches of columns."""
+        return _ArrowBatches(self, log).take
 
 
 class _ArrowBatches:
     """Build Arrow record batches from the buffers of `RecordColumns`."""
 
-    def __init__(self, options: ArrowOptions, log: LogView, settings: dict[str, Any]) -> None:
+    def __init__(self, options: ArrowOptions, log: LogView) -> None:
         self._schema = options.schema
-        self.columns = RecordColumns(self._schema.names, **settings)
         self._batch_rows = options.batch_rows
         self._is_binary = options.decode is None
-        # Cached: Arrow creates new objects at each access to fields and types.
-        self._fields = [(field.name, field.type) for field in self._schema]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
         self._all_topics = options.all_topics
         self._repeated: dict[str, pa.Array] = {}
+        self._columns = [(field.name, self._maker(field)) for field in self._schema]
 
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield the decoded rows, in batches of at most `batch_rows`."""
-        rows, buffers = self.columns.take()
+    def take(self, columns: RecordColumns) -> list[pa.RecordBatch]:
+        """Return the decoded rows, in batches of at most `batch_rows`."""
+        rows, buffers = columns.take()
         if not rows:
-            return
-        arrays = [self._array(name, kind, rows, buffers) for name, kind in self._fields]
+            return []
+        arrays = [make(rows, buffers.get(name)) for name, make in self._columns]
         if arrays:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         else:  # no columns: only a number of rows
             nothing = pa.Array.from_buffers(pa.struct([]), rows, [None])
             batch = pa.RecordBatch.from_struct_array(nothing)
-        if rows <= self._batch_rows:
-            yield batch
-        else:
-            for first in range(0, rows, self._batch_rows):
-                yield batch.slice(first, self._batch_rows)
+        size = self._batch_rows
+        if rows <= size:
+            return [batch]
+        return [batch.slice(first, size) for first in range(0, rows, size)]
 
-    def _array(self, name: str, kind: pa.DataType, rows: int, buffers: dict[str, Any]) -> pa.Array:
-        """Wrap one column's buffers as an Arrow array, without a copy."""
+    def _maker(self, field: pa.Field) -> Callable[[int, Any], pa.Array]:
+        """Return what wraps one column's buffers as an Arrow array, without a copy."""
+        name, kind = field.name, field.type
         if name in self._same:
-            return self._repeat(name, kind, rows)
-        parts = buffers[name]
+            return partial(self._repeat, name, kind)
         if name in ("key", "value"):
-            return _binary(kind, rows, parts) if self._is_binary else _text(rows, parts, kind)
+            return partial(_binary if self._is_binary else _text, kind)
         if name == "timestamp":
-            nulls, validity, values = parts
-            return pa.Array.from_buffers(
-                kind, rows, [_validity(validity), pa.py_buffer(values)], nulls
-            )
+            return partial(_timestamps, kind)
         if name == HEADERS_COLUMN:
-            nulls, validity, offsets, name_count, names, values = parts
-            name_type, value_type = list(kind.value_type)
-            is_exact = name_type.type == pa.binary()
-            as_names = partial(_binary, pa.binary()) if is_exact else _text
-            pairs = pa.StructArray.from_arrays(
-                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=[name_type, value_type],
-            )
-            wrapped = [_validity(validity), pa.py_buffer(offsets)]
-            return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
+            return partial(_headers, kind)
         if name in ("is_transactional", "is_control"):
-            bytes_array = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(parts)], 0)
-            return bytes_array.cast(pa.bool_())
-        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(parts)], 0)
+            return _booleans
+        return partial(_numbers, kind)
 
-    def _repeat(self, name: str, kind: pa.DataType, rows: int) -> pa.Array:
+    def _repeat(self, name: str, kind: pa.DataType, rows: int, _: Any) -> pa.Array:
         """Return an array with the same value in every row."""
         made = self._repeated.get(name)
         if made is None or len(made) < rows:
@@ -240,26 +230,52 @@ class _ArrowBatches:
 
 
 def _validity(bits: Any) -> pa.Buffer | None:
-    return None if bits is None else pa.py_buffer(bits)
+    return None if bits is None else _py_buffer(bits)
+
+
+def _numbers(kind: pa.DataType, rows: int, numbers: Any) -> pa.Array:
+    return _from_buffers(kind, rows, [None, _py_buffer(numbers)], 0)
+
+
+def _booleans(rows: int, flags: Any) -> pa.Array:
+    return _numbers(pa.uint8(), rows, flags).cast(pa.bool_())
+
+
+def _timestamps(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any]) -> pa.Array:
+    nulls, validity, values = parts
+    return _from_buffers(kind, rows, [_validity(validity), _py_buffer(values)], nulls)
+
+
+def _headers(kind: pa.DataType, rows: int, parts: tuple[Any, ...]) -> pa.Array:
+    nulls, validity, offsets, name_count, names, values = parts
+    name_type, value_type = list(kind.value_type)
+    as_names = _binary if name_type.type == pa.binary() else _text
+    pairs = pa.StructArray.from_arrays(
+        [as_names(name_type.type, name_count, names), _binary(pa.binary(), name_count, values)],
+        fields=[name_type, value_type],
+    )
+    wrapped = [_validity(validity), _py_buffer(offsets)]
+    return _from_buffers(kind, rows, wrapped, nulls, children=[pairs])
 
 
 def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
     nulls, validity, places, content = parts
-    buffers = content if isinstance(content, list) else [content]
-    wrapped = [_validity(validity), pa.py_buffer(places), *map(pa.py_buffer, buffers)]
-    return pa.Array.from_buffers(kind, rows, wrapped, nulls)
+    wrapped = [_validity(validity), _py_buffer(places)]
+    if isinstance(content, list):
+        wrapped += map(_py_buffer, content)
+    else:
+        wrapped.append(_py_buffer(content))
+    return _from_buffers(kind, rows, wrapped, nulls)
 
 
 def as_text(values: pa.Array) -> pa.Array:
     """Return an array of bytes, not a slice of one, as strings: see `_text`."""
     validity, places, content = values.buffers()
     content = b"" if content is None else content
-    return _text(len(values), (values.null_count, validity, places, content))
+    return _text(_STRING, len(values), (values.null_count, validity, places, content))
 
 
-def _text(
-    rows: int, parts: tuple[int, Any, Any, Any], kind: pa.DataType = _STRING
-) -> pa.Array:
+def _text(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
     """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
     texts = _binary(kind, rows, parts)
     try:
