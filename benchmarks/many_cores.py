@@ -19,7 +19,8 @@ import kafkastore
 from kafkastore.formats.records import batch_header
 from kafkastore.log import piece_reading
 from kafkastore.log.parallel_map import StopFlag
-from kafkastore.log.records_as_arrow import ArrowOptions, _open
+from kafkastore.log.record_reading import _open
+from kafkastore.log.records_as_arrow import ArrowOptions
 from kafkastore.segment.log_file import LogFile
 
 #: As `read_parallel` has it: results that wait, and the one that is taken.

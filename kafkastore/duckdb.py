@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import dataset
-from pyarrow.fs import LocalFileSystem
-
 from kafkastore.arguments import INT64_MAX, INT64_MIN
-from kafkastore.errors import ArgumentTypeError, ArgumentValueError
+from kafkastore.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.log_table import LogTable
 from kafkastore.store.record_limits import RecordLimits
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import dataset
+    from pyarrow.fs import LocalFileSystem
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("pyarrow", "duckdb") from missing
 
 if TYPE_CHECKING:
     import duckdb

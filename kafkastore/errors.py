@@ -15,6 +15,31 @@ class KafkaStoreError(Exception):
     """The base of every error that this package raises on purpose."""
 
 
+class MissingExtraError(KafkaStoreError, ImportError):
+    """A library of an extra that is not installed.
+
+    Parameters
+    ----------
+    library, extra : str
+        The library, and the extra of kafkastore that has it.
+    """
+
+    def __init__(self, library: str, extra: str) -> None:
+        super().__init__(library, extra)
+        self.library, self.extra = library, extra
+
+    def __str__(self) -> str:
+        return f"{self.library} is not installed: pip install 'kafkastore[{self.extra}]'"
+
+    @classmethod
+    def check(cls, library: str, extra: str) -> None:
+        """Raise the error unless the library is installed."""
+        from importlib.util import find_spec  # few need it
+
+        if find_spec(library) is None:
+            raise cls(library, extra)
+
+
 class _ArgumentError(Exception):
     """An argument that is refused, with its name as a field."""
 

@@ -20,6 +20,7 @@ from kafkastore.formats.indexes.entries import (
     as_targets,
 )
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import first_offsets_before
 from kafkastore.store.partition_log import PartitionLog
@@ -350,14 +351,13 @@ def _records_before(
     counts = np.zeros(len(offsets), np.int64)
     if len(offsets) < 2:
         return counts
-    reader = log.to_arrow(
-        ["offset"],
+    options = RecordOptions(
+        columns=["offset"],
         start_offset=int(offsets[0]),
         end_offset=int(offsets[-1]),
         on_corrupt=on_corrupt,
         skipped=skipped,
     )
-    for batch in reader:
-        read: NDArray[np.int64] = batch.column(0).to_numpy()
-        counts += np.searchsorted(read, offsets)
+    for batch in read(log, options):
+        counts += np.searchsorted(batch.numbers("offset"), offsets)
     return counts

@@ -17,6 +17,7 @@ from kafkastore.arguments import (
     timestamp_ms,
     whole_number,
 )
+from kafkastore.changes.plan import Plan
 from kafkastore.formats.indexes import index_growth
 from kafkastore.formats.indexes.index_format import offset_index, time_index
 from kafkastore.formats.messages.message_table import MessageTable
@@ -77,6 +78,10 @@ TEXTS = [
         "record at offset 5: messages of magic 0 do not support timestamps",
     ),
     (errors.InvalidColumnError("value", "is missing"), "column 'value' is missing"),
+    (
+        errors.MissingExtraError("pyarrow", "arrow"),
+        "pyarrow is not installed: pip install 'kafkastore[arrow]'",
+    ),
     (
         failed("s3://b/k", PermissionError("403")),
         "s3://b/k can't be read: access is denied (403); check credentials",
@@ -230,6 +235,11 @@ RAISED: list[tuple[Callable[[], object], str]] = [
         "control record at offset 42: impossible version -1 of the key at byte 7",
     ),
     (lambda: RecordBatch(b"x", 7), "1 bytes are not exactly one record batch at byte 7"),
+    (
+        lambda: Plan.from_json('{"kafkastore_plan": 3, "changes": [{"moved": 1}]}'),
+        ("plan format 3 is of a newer kafkastore, this one reads formats up to 2; upgrade "
+        "kafkastore"),
+    ),
     (lambda: build_batch([], magic=3), "magic must be 0, 1 or 2, got 3"),
     (
         lambda: offset_index.entry(b"", 0, 1),

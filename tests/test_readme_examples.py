@@ -54,7 +54,7 @@ def test_the_tour_prints_what_it_shows(tmp_path: Path) -> None:
     assert len(commands) >= 7
     for command in commands:
         run_command(command, tmp_path)
-    assert (tmp_path / "up.parquet").is_file()
+    assert (tmp_path / "up.json").is_file()
 
 
 def test_the_python_example_prints_what_its_comments_say(old_logs: Path) -> None:

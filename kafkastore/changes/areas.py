@@ -13,15 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkastore.changes import AREA_MARK, REMOVED_MARK, list_areas
 from kafkastore.changes.journal import FINISHED, Journal, Phase, read_steps
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.undo_area import (
-    AREA_MARK,
     PLAN_FILE,
-    REMOVED_MARK,
     check_own,
     check_trusted,
-    list_areas,
 )
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError, NotAFileError, RefusalReason
 from kafkastore.fs import FileSystem

@@ -121,7 +121,7 @@ class Journal:
         Raises
         ------
         InvalidPlanError
-            If the plan in the area cannot be read.
+            If the plan or the journal in the area cannot be read, or is of a newer version.
         FileNotFoundError
             If there is no plan: nothing was ever changed.
         """
@@ -186,6 +186,12 @@ class Journal:
                         paths.discard(path)
                 case "left":
                     left.add(path)
+                case _:
+                    raise InvalidPlanError(
+                        f"a step {event!r:.40} is not known; if a newer kafkastore made the "
+                        "journal, upgrade this one",
+                        area / JOURNAL_FILE,
+                    )
         return cls(
             area, plan, phase, frozenset(changed), frozenset(left), at_ms, named_root=named_root,
             created=frozenset(created),

@@ -27,9 +27,12 @@ from kafkastore.formats.state import file_names
 from kafkastore.formats.state.file_names import InvalidNameError, parse_partition_directory
 from kafkastore.paths import is_url
 
+#: The format of a plan, and of its journal and undo area. docs/upgrades.md says when it rises.
 PLAN_FORMAT = 1
 #: The format of plans with new directories, which a reader of the first one would not create.
 _FORMAT_WITH_DIRECTORIES = 2
+#: Every format begins with its number: it is read before anything that a newer one may contain.
+_FORMAT = re.compile(r'\s*\{\s*"kafkastore_plan"\s*:\s*([0-9]{1,18})\s*[,}]')
 
 # The limit of chown(2), where -1 means "no change".
 _MAX_OWNER = (1 << 32) - 2
@@ -386,8 +389,14 @@ class Plan:
         Raises
         ------
         InvalidPlanError
-            If the text is not a plan of this version.
+            If the text is not a plan, or one of a newer version.
         """
+        found = _FORMAT.match(text)
+        if found is not None and int(found[1]) > _FORMAT_WITH_DIRECTORIES:
+            raise InvalidPlanError(
+                f"plan format {found[1]} is of a newer kafkastore, this one reads formats up to "
+                f"{_FORMAT_WITH_DIRECTORIES}; upgrade kafkastore"
+            )
         try:
             value = parse_json(text, object_hook=_change_or_object)
             plan_format, directories = value["kafkastore_plan"], value.get("directories", ())

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kafkastore.arguments import thread_count
+from kafkastore.changes import AREA_MARK, list_areas
 from kafkastore.changes.copy_file import discard, second_name
 from kafkastore.changes.directory_lock import locked_directory
 from kafkastore.changes.execution import Execution, by_partition, run_partitions
@@ -25,7 +26,7 @@ from kafkastore.changes.new_directories import inspect_created, remove_created
 from kafkastore.changes.no_follow import open_file, opened_directory
 from kafkastore.changes.partition_journals import close_partition_journals
 from kafkastore.changes.plan import FileChange
-from kafkastore.changes.undo_area import AREA_MARK, KEPT_DIRECTORY, kept_in, list_areas
+from kafkastore.changes.undo_area import KEPT_DIRECTORY, kept_in
 from kafkastore.errors import ChangeRefusedError, KafkaStoreError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.runner import Progress

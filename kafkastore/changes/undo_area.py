@@ -7,20 +7,17 @@ replaced files under their own relative paths.
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
+from kafkastore.changes import AREA_MARK
 from kafkastore.changes.no_follow import opened_directory
 from kafkastore.changes.plan import InvalidPlanError, Plan, is_partition_name
 from kafkastore.errors import ChangeRefusedError, NoUndoPlaceError, RefusalReason
 from kafkastore.log.log_dir import MARKS
 from kafkastore.store.log_store import is_partition_directory
 
-AREA_MARK = ".kafkastore-undo-"
-REMOVED_MARK = ".kafkastore-removed-"
 PLAN_FILE = "plan.json"
 JOURNAL_FILE = "journal.jsonl"
 KEPT_DIRECTORY = "kept"
@@ -57,16 +54,6 @@ def area_of(plan: Plan, undo_dir: str | os.PathLike[str] | None = None) -> Path:
     home = log_dirs_root(plan)
     parent = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
     return parent / f"{home.name}{AREA_MARK}{plan.id}"
-
-
-def list_areas(
-    root: Path, undo_dir: str | os.PathLike[str] | None, mark: str
-) -> Iterator[tuple[Path, Path]]:
-    """Yield the areas with a mark of a directory or its parent."""
-    for home in (root, root.parent):
-        place = home.parent if undo_dir is None else Path(os.path.realpath(undo_dir))
-        for path in sorted(place.glob(glob.escape(home.name) + mark + "*")):
-            yield home, path
 
 
 def root_of(plan: Plan, area: Path, named: Path | None) -> Path:

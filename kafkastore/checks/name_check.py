@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from kafkastore.changes.undo_area import AREA_MARK
+from kafkastore.changes import AREA_MARK
 from kafkastore.checks.findings import Finding, FindingKind
 from kafkastore.errors import CorruptCheckpointError
 from kafkastore.formats.state.checkpoints import parse_partition_metadata

@@ -1,7 +1,6 @@
 """The command group: imports commands late, turns errors into one sentence."""
 from __future__ import annotations
 
-import difflib
 import errno
 import io
 import os
@@ -99,6 +98,8 @@ class CommandLine(click.Group):
                 context.exit()
             args = [args[1], "--help"]
         if args[0] not in self._purposes and not context.resilient_parsing:
+            import difflib
+
             alike = difflib.get_close_matches(args[0], self._purposes, n=1)
             hint = f", did you mean {alike[0]}?" if alike else ""
             if not alike and os.path.exists(args[0]):

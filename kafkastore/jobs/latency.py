@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkastore.errors import ArgumentValueError
+from kafkastore.errors import ArgumentValueError, MissingExtraError
 from kafkastore.jobs.job import Job, Row, columns_of, skipped_column, skipped_rows
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.runner import run_here
@@ -49,6 +49,8 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
             raise ArgumentValueError(
                 "create_time_header", "None with created_in", self.create_time_header
             )
+        if self.create_time_header is not None:
+            MissingExtraError.check("pyarrow", "arrow")
 
     @staticmethod
     def items(

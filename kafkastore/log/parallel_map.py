@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from itertools import count
 from threading import Lock, Thread
-from typing import Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -161,6 +163,8 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
 
     def _submit(self, item: ItemT) -> None:
         """Queue an item, and start a thread for it if the limit allows."""
+        from concurrent.futures import Future  # with logging: most commands start no thread
+
         future: Future[ResultT] = Future()
         self._waiting.append(future)
         with self._shared.lock:

@@ -4,44 +4,32 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import Any, TypedDict
 
-import pyarrow as pa
-
-from kafkastore.arguments import (
-    INT64_MAX,
-    INT64_MIN,
-    check_choice,
-    check_collection,
-    thread_count,
-    timestamp_ms,
-    whole_number,
-)
+from kafkastore.arguments import check_choice, check_collection
 from kafkastore.caching import cached_property
-from kafkastore.errors import ArgumentValueError, CorruptionError, SegmentGoneError
-from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES
+from kafkastore.errors import ArgumentValueError, MissingExtraError
+from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.formats.records.record_columns import (
-    BATCH_BYTES,
-    BATCH_ROWS,
     HEADERS_COLUMN,
     KAFKA_COLUMNS,
     OTHER_COLUMNS,
     RecordColumns,
 )
-from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
-from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
+from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
-from kafkastore.log.piece_reading import LogReading, read_parallel
-from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
-from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
+from kafkastore.log.record_reading import RecordOptions
+from kafkastore.segment.index_trust import Indexes
 
-if TYPE_CHECKING:
-    from kafkastore.formats.state.transactions import AbortedBatches
-    from kafkastore.segment.log_segment import LogSegment
+try:
+    import pyarrow as pa
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("pyarrow", "arrow") from missing
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COLUMN_TYPES = {
@@ -72,23 +60,6 @@ _from_buffers, _py_buffer = pa.Array.from_buffers, pa.py_buffer
 UTF_8 = "utf-8"
 #: The type of a dictionary-encoded `topic`.
 DICTIONARY_TYPE = pa.dictionary(pa.int32(), pa.string())
-
-#: A limit of fewer rows is read by one thread: others would read more than it.
-MANY_ROWS = 1_000_000
-#: The smallest value of each number among `ArrowOptions`.
-_WHOLE_NUMBERS = {
-    "start_offset": INT64_MIN,
-    "end_offset": INT64_MIN,
-    "known_end_offset": INT64_MIN,
-    "limit": 0,
-    "batch_rows": 1,
-    "batch_bytes": 1,
-    "max_decompressed_bytes": 0,
-}
-#: The times among them, which become ms since 1970.
-_TIMESTAMPS = ("start_timestamp", "end_timestamp")
-#: Those that are never None.
-_NEEDED = ("batch_rows", "batch_bytes", "max_decompressed_bytes")
 
 
 def schema(
@@ -150,52 +121,22 @@ class ArrowArguments(ScanArguments, total=False):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrowOptions:
+class ArrowOptions(RecordOptions):
     """The arguments of `PartitionLog.to_arrow`, checked.
 
     `all_topics`: dictionary-encode `topic`, with these as the dictionary of every batch.
     """
 
-    columns: Sequence[str] | None = None
-    start_offset: int | None = None
-    end_offset: int | None = None
-    start_timestamp: int | datetime | None = None
-    end_timestamp: int | datetime | None = None
-    limit: int | None = None
     include_headers: bool = False
-    include_control: bool = False
-    isolation: Isolation = "read_uncommitted"
-    is_decided: bool = False
     binary_view: bool = False
     exact: bool = False
     decode: str | None = None
     all_topics: tuple[str, ...] | None = None
-    batch_rows: int = BATCH_ROWS
-    batch_bytes: int = BATCH_BYTES
-    verify: bool = True
-    max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    on_corrupt: OnCorrupt = "raise"
-    skipped: list[SkippedBytes] | None = None
-    known_end_offset: int | None = None
-    indexes: Indexes = DEFAULT_INDEXES
-    threads: int | None = None
 
     def __post_init__(self) -> None:
-        thread_count(self.threads)
-        for name, smallest in _WHOLE_NUMBERS.items():
-            if getattr(self, name) is not None or name in _NEEDED:
-                object.__setattr__(self, name, whole_number(name, getattr(self, name), smallest))
-        for name in _TIMESTAMPS:
-            if (time := getattr(self, name)) is not None:
-                object.__setattr__(self, name, timestamp_ms(name, time))
-        check_on_corrupt(self.on_corrupt)
-        reads_committed(self.isolation)
+        super().__post_init__()
         if self.decode is not None:
             check_choice("decode", self.decode, (UTF_8,))
-        check_indexes(self.indexes)
-        if self.columns is not None:
-            check_collection("columns", self.columns)
-            object.__setattr__(self, "columns", tuple(self.columns))
         _ = self.schema
 
     @cached_property
@@ -211,168 +152,24 @@ class ArrowOptions:
         )
 
     @property
-    def has_few_offsets(self) -> bool:
-        """Whether the range of offsets is so small that threads would read more than it."""
-        start, end = self.start_offset, self.end_offset
-        return start is not None and end is not None and end - start < SMALL_RANGE
+    def in_millis(self) -> bool:
+        """Whether timestamps are in ms, and none is null."""
+        return self.exact
 
+    @property
+    def has_views(self) -> bool:
+        """Whether keys and values are views of the bytes of a mapped file."""
+        return self.binary_view
 
-def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
-    """Read a log into Arrow; see `PartitionLog.to_arrow`.
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns to decode."""
+        names: Sequence[str] = self.schema.names
+        return names
 
-    Nothing is read before the first batch is asked for.
-    """
-    reading = _open(log, options)
-    limit, threads = options.limit, thread_count(options.threads)
-    if threads == 1 or reading.is_small or _is_small(limit):
-        batches = reading.in_order()
-    else:
-        batches = read_parallel([reading], threads, partial(_columns, options))
-    yield from batches if limit is None else first_rows(batches, limit)
-
-
-def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
-    """Read several logs into Arrow, one after the other.
-
-    Each log is taken from `logs` when a thread is free for it, a few before their rows are. The
-    limit is that of all of them. An error in one log is raised after the rows before it.
-    """
-    limit, threads = options.limit, thread_count(options.threads)
-    if threads == 1 or _is_small(limit) or options.has_few_offsets:
-        batches = _one_by_one(logs, options)
-    else:
-        batches = read_parallel(_opened(logs, options), threads, partial(_columns, options))
-    yield from batches if limit is None else first_rows(batches, limit)
-
-
-def _is_small(limit: int | None) -> bool:
-    """Return whether threads are not worth their start for so many rows."""
-    return limit is not None and limit < MANY_ROWS
-
-
-def _one_by_one(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.RecordBatch]:
-    """Read logs in this thread."""
-    left = options.limit
-    for log in logs:
-        if left == 0:
-            return
-        reading = _open(log, options if left is None else replace(options, limit=left))
-        for batch in reading.in_order():
-            left = None if left is None else max(left - batch.num_rows, 0)
-            yield batch
-
-
-def _opened(
-    logs: Iterable[LogView], options: ArrowOptions
-) -> Iterator[LogReading | Exception]:
-    """Yield the reading of each log; an error as a value, the last one."""
-    try:
-        for log in logs:
-            yield _open(log, options)
-    except Exception as error:  # raised when the rows before it are taken
-        yield error
-
-
-def _open(log: LogView, options: ArrowOptions) -> LogReading:
-    """Find the bounds of a read."""
-    limit, isolation, verify = options.limit, options.isolation, options.verify
-    start, end = log.bounds(options.start_offset, options.end_offset)
-    damage = CorruptionHandler(options.on_corrupt, options.skipped)
-    start_timestamp = cast("int | None", options.start_timestamp)
-    may_reach = None
-    # The timestamp of a record without one is -1.
-    if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
-        may_reach = partial(_may_reach, start_timestamp=start_timestamp)
-        if options.on_corrupt == "raise":  # else the bytes that are skipped are reported
-            since = partial(_start_since, log, start, end, start_timestamp)
-            start = log.retry_if_changed(since)
-    aborted = broken = None
-    if reads_committed(isolation) and options.is_decided:
-        aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
-    elif reads_committed(isolation):
-        end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
-    most_records = end - start if limit is None else min(limit, end - start)
-    return LogReading(
-        log,
-        RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset),
-        (start, end),
-        partial(_columns, options, start, end),
-        _ArrowBatches(options, log).take,
-        aborted=aborted,
-        broken=broken,
-        is_wanted=may_reach,
-        few=most_records < SMALL_RANGE,
-        reading={
-            "verify_crc": verify,
-            "decodes": options.on_corrupt == "raise"
-            and start_timestamp is None
-            and options.end_timestamp is None,
-            "mapped": options.binary_view,
-        },
-    )
-
-
-def _columns(
-    options: ArrowOptions, start_offset: int = 0, end_offset: int = INT64_MAX
-) -> RecordColumns:
-    """Make columns for a range of offsets, or one that is set later."""
-    settings: dict[str, Any] = {}
-    for name in _TIMESTAMPS:
-        if (time := getattr(options, name)) is not None:
-            settings[name] = time
-    rows, limit = options.batch_rows, options.limit
-    return RecordColumns(
-        options.schema.names,
-        start_offset=start_offset,
-        end_offset=end_offset,
-        include_control=options.include_control,
-        binary_view=options.binary_view,
-        in_millis=options.exact,
-        max_rows=rows if limit is None else max(min(rows, limit), 1),
-        max_bytes=options.batch_bytes,
-        max_decompressed_bytes=options.max_decompressed_bytes,
-        **settings,
-    )
-
-
-def _find_committed(
-    log: LogView, start: int, end: int, damage: CorruptionHandler, *, verify: bool
-) -> tuple[int, AbortedBatches, CorruptionError | None]:
-    """Find the end of decided offsets, the aborted batches, and what is corrupt."""
-    last_stable_offset, aborted, broken = log.retry_if_changed(
-        lambda: find_committed(log, start, end, verify=verify, until_broken=True, damage=damage)
-    )
-    return min(end, last_stable_offset), aborted, broken if end > last_stable_offset else None
-
-
-def _start_since(log: LogView, start: int, end: int, timestamp: int) -> int:
-    """Return a range's first offset that may reach a timestamp, or its end."""
-    for segment in log.segments_between(start, end):
-        first = first_offset_since(segment, timestamp, start)
-        if first is not None:
-            return min(first, end)
-    return end
-
-
-def _may_reach(segment: LogSegment, start_timestamp: int) -> bool:
-    """Return whether a time index allows records at or after a timestamp.
-
-    The segment is open. Without a valid index the answer is True: finding out would take reading
-    the segment.
-    """
-    try:
-        largest = segment.largest_timestamp_by_index
-    except SegmentGoneError:
-        return True
-    return largest is None or largest >= start_timestamp
-
-
-def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield at most `limit` rows, and read no batch after them."""
-    left = limit
-    while left > 0 and (batch := next(batches, None)) is not None:
-        yield batch.slice(0, left)
-        left -= batch.num_rows
+    def taker(self, log: LogView) -> Callable[[RecordColumns], list[pa.RecordBatch]]:
+        """Return what makes record batches of columns."""
+        return _ArrowBatches(self, log).take
 
 
 class _ArrowBatches:
@@ -490,3 +287,30 @@ def _text(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.
             kind,
         )
     return texts
+
+
+def buffers_of(batch: pa.RecordBatch) -> RecordBuffers:
+    """Return a batch without the columns that all rows have in common."""
+    columns: dict[str, Any] = {}
+    for name in batch.schema.names:
+        column = batch[name]
+        if name in ("key", "value"):
+            columns[name] = _parts(column)
+        elif name == "timestamp":
+            columns[name] = column.null_count, *column.buffers()
+        elif name == HEADERS_COLUMN:
+            pairs = column.values
+            columns[name] = (
+                column.null_count, *column.buffers()[:2], len(pairs),
+                _parts(pairs.field("key")), _parts(pairs.field("value")),
+            )  # fmt: skip
+        elif name not in ("topic", "partition"):
+            columns[name] = column.buffers()[1]
+    first = batch.column(0).offset if columns else 0
+    return RecordBuffers(columns, first, first + batch.num_rows)
+
+
+def _parts(values: pa.Array) -> tuple[int, Any, Any, Any]:
+    """Return the buffers of bytes, as `RecordColumns` has them."""
+    validity, ends, content = values.buffers()
+    return values.null_count, validity, ends, b"" if content is None else content

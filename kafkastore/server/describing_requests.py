@@ -105,7 +105,7 @@ class DescribingRequests:
         known = self._transactional_ids()
         try:
             matching = _matching(request["transactional_id_pattern"], list(known))
-        except ValueError:
+        except (ImportError, ValueError):
             return {"error_code": ErrorCode.INVALID_REGULAR_EXPRESSION}
         since = time.time() * 1000 - request["duration_filter"]
         return {

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
-from kafkastore.errors import KafkaStoreError
+from kafkastore.errors import MissingExtraError
 from kafkastore.formats.messages.message_table import Values
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
@@ -20,23 +19,6 @@ _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _READ_SECONDS = 10
 
 
-class MissingExtraError(KafkaStoreError, ImportError):
-    """A library that is not installed.
-
-    Parameters
-    ----------
-    library, extra : str
-        The library, and the extra of kafkastore that has it.
-    """
-
-    def __init__(self, library: str, extra: str) -> None:
-        super().__init__(library, extra)
-        self.library, self.extra = library, extra
-
-    def __str__(self) -> str:
-        return f"{self.library} is not installed: pip install 'kafkastore[{self.extra}]'"
-
-
 class ServerMetrics:
     """Counters of requests and connections, which threads share.
 
@@ -44,8 +26,7 @@ class ServerMetrics:
     """
 
     def __init__(self) -> None:
-        if find_spec("prometheus_client") is None:
-            raise MissingExtraError("prometheus_client", "serve")
+        MissingExtraError.check("prometheus_client", "serve")
         from prometheus_client import CollectorRegistry, Counter, Histogram
 
         self.registry = CollectorRegistry()

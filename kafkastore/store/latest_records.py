@@ -14,16 +14,21 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from kafkastore.errors import MissingExtraError
 from kafkastore.formats.records.latest_offsets import LatestOffsets
 from kafkastore.formats.records.record_columns import BATCH_BYTES, BATCH_ROWS
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.log_view import LogView
-from kafkastore.log.records_as_arrow import ArrowOptions, as_text, first_rows, read
+from kafkastore.log.record_reading import first_rows, read
+from kafkastore.log.records_as_arrow import ArrowOptions, as_text
 from kafkastore.segment.index_trust import Indexes
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("pyarrow", "arrow") from missing
 
 
 class LatestArguments(TypedDict, total=False):

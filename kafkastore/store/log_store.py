@@ -30,8 +30,6 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
-from kafkastore.lookup.checking_ahead import check_ahead
-from kafkastore.lookup.rules import LookupChoice
 from kafkastore.paths import is_remote, open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.arrow_export import ArrowExport
@@ -433,6 +431,9 @@ class LogStore(ArrowExport):
             for partition, timestamp in timestamps_to_search.items()
         }
         logs = {partition: self[partition] for partition in asked}
+        from kafkastore.lookup.checking_ahead import check_ahead
+        from kafkastore.lookup.rules import LookupChoice
+
         choice = LookupChoice(rules, isolation, None, indexes)
         check_ahead(
             ((log, asked[each]) for each, log in logs.items() if choice not in log.facts),

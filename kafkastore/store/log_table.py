@@ -6,12 +6,17 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakSet
 
-import pyarrow as pa
-
+from kafkastore.errors import MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_view import LogView
-from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions, read_many
+from kafkastore.log.record_reading import read_many
+from kafkastore.log.records_as_arrow import ArrowArguments, ArrowOptions
 from kafkastore.store.latest_records import LatestArguments, read_latest
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("pyarrow", "arrow") from missing
 
 
 class LogTable:

@@ -20,10 +20,6 @@ from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, ch
 from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_view import LogView
 from kafkastore.log.partition_files import FileNote
-from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
-from kafkastore.lookup.prepared import find_offset, find_offsets
-from kafkastore.lookup.rules import LookupChoice
-from kafkastore.lookup.segments_by_time import Lookup
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.arrow_export import ArrowExport
 
@@ -31,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from kafkastore.lookup.explanation import Explanation
+    from kafkastore.lookup.segments_by_time import Lookup
     from kafkastore.store.log_table import LogTable
 
 
@@ -336,7 +333,8 @@ class PartitionLog(LogView, ArrowExport):
         >>> duckdb.sql("select value->>'customer' from texts")           # doctest: +SKIP
         """
         # Importing pyarrow takes longer than a lookup.
-        from kafkastore.log.records_as_arrow import ArrowOptions, read
+        from kafkastore.log.record_reading import read
+        from kafkastore.log.records_as_arrow import ArrowOptions
         from kafkastore.store.log_table import LogTable
 
         options = ArrowOptions(
@@ -527,6 +525,9 @@ class PartitionLog(LogView, ArrowExport):
                     return lookup.find(target_timestamp)
                 except SegmentGoneError:
                     pass  # `find_offset` lists the directory again
+        from kafkastore.lookup.prepared import find_offset  # many commands look nothing up
+        from kafkastore.lookup.rules import LookupChoice
+
         return find_offset(
             self, target_timestamp, LookupChoice(*choice), check_on_corrupt(on_corrupt), skipped
         )
@@ -571,6 +572,9 @@ class PartitionLog(LogView, ArrowExport):
         UnknownRemoteSegmentsError, CorruptBatchError, ValueError
             As `offset_for_timestamp`.
         """
+        from kafkastore.lookup.prepared import find_offsets
+        from kafkastore.lookup.rules import LookupChoice
+
         target_timestamps = timestamps_ms("target_timestamps", target_timestamps)
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
@@ -617,6 +621,7 @@ class PartitionLog(LogView, ArrowExport):
             If a batch on the search path is corrupt.
         """
         from kafkastore.lookup.explanation import explain  # with all that may make answers differ
+        from kafkastore.lookup.rules import LookupChoice
 
         target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = LookupChoice(rules, isolation, indexes=indexes)
@@ -682,6 +687,9 @@ class PartitionLog(LogView, ArrowExport):
             If the broker does not support that version of the request, or the version has no
             isolation level.
         """
+        from kafkastore.lookup.list_offset import ListOffsetQuery, list_offset
+        from kafkastore.lookup.rules import LookupChoice
+
         timestamp = timestamp_ms("timestamp", timestamp)
         query = ListOffsetQuery(
             LookupChoice(rules, isolation, indexes=indexes),

@@ -9,17 +9,19 @@ Source: Kafka 4.1.1 ``OffsetMetadataManager.replay``, ``replayEndTransactionMark
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import CorruptBatchError, CorruptionError
+from kafkastore.formats.primitives.record_buffers import BinaryColumn
 from kafkastore.formats.records.control_records import ControlRecordType
 from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.store.partition_log import PartitionLog
 
 _COLUMNS = ("key", "value", "offset", "producer_id", "is_transactional", "is_control")
@@ -33,6 +35,14 @@ class LastRecord(NamedTuple):
 
 
 Latest = dict[bytes, LastRecord]
+
+
+class _Columns(NamedTuple):
+    """What is read of records, by row."""
+
+    keys: BinaryColumn
+    values: BinaryColumn
+    offsets: NDArray[np.int64]
 
 
 @contextmanager
@@ -70,48 +80,42 @@ def _latest(
     """Find the last record of each key, with transactions applied, batch by batch."""
     latest: Latest = {}
     pending: dict[int, Latest] = {}
-    for batch in log.to_arrow(
-        _COLUMNS, include_control=True, on_corrupt=on_corrupt, skipped=skipped
-    ):
-        columns: Mapping[str, Any] = {name: batch.column(name) for name in _COLUMNS}
-        offsets = columns["offset"].to_numpy()
-        producers = columns["producer_id"].to_numpy()
-        in_transaction = columns["is_transactional"].to_numpy(zero_copy_only=False)
-        is_control = columns["is_control"].to_numpy(zero_copy_only=False)
+    options = RecordOptions(
+        columns=_COLUMNS, include_control=True, on_corrupt=on_corrupt, skipped=skipped
+    )
+    for batch in read(log, options):
+        columns = _Columns(batch.binary("key"), batch.binary("value"), batch.numbers("offset"))
+        keys, values, offsets = columns
+        producers, in_transaction = batch.numbers("producer_id"), batch.numbers("is_transactional")
+        is_control = batch.numbers("is_control")
         if written is not None:
-            has_value = columns["value"].is_valid().to_numpy(zero_copy_only=False)
-            last = _last_of_each_key(columns, offsets, np.flatnonzero(has_value & ~is_control))
+            last = _last_of_each_key(columns, np.flatnonzero(values.is_valid() & ~is_control))
             written.update((key, each.offset) for key, each in last.items())
         markers = np.flatnonzero(is_control)
         start = 0
         for end in (*markers.tolist(), len(offsets)):
             plain = np.flatnonzero(~in_transaction[start:end]) + start
-            latest.update(_last_of_each_key(columns, offsets, plain))
+            latest.update(_last_of_each_key(columns, plain))
             for producer in np.unique(producers[start:end][in_transaction[start:end]]).tolist():
                 rows = np.flatnonzero(
                     in_transaction[start:end] & (producers[start:end] == producer)
                 ) + start
-                pending.setdefault(producer, {}).update(_last_of_each_key(columns, offsets, rows))
+                pending.setdefault(producer, {}).update(_last_of_each_key(columns, rows))
             if end < len(offsets):
                 ended = pending.pop(int(producers[end]), {})
-                if _is_commit(columns["key"][end].as_py(), log, int(offsets[end]), on_corrupt):
+                if _is_commit(keys[end], log, int(offsets[end]), on_corrupt):
                     _commit(latest, ended)
             start = end + 1
     return latest
 
 
-def _last_of_each_key(
-    columns: Mapping[str, Any], offsets: NDArray[np.int64], rows: NDArray[np.int64]
-) -> Latest:
+def _last_of_each_key(columns: _Columns, rows: NDArray[np.int64]) -> Latest:
     """Find the last record of each key among some rows."""
-    if not len(rows):
-        return {}
-    encoded = columns["key"].take(rows).dictionary_encode(null_encoding="encode")
-    last = np.empty(len(encoded.dictionary), np.int64)
-    last[encoded.indices.to_numpy()] = rows  # the last of equal indices wins
+    keys, values, offsets = columns
+    last = dict(zip(keys.take(rows), rows.tolist(), strict=True))  # the last of equal keys wins
     return {
-        key: LastRecord(int(offsets[row]), columns["value"][row].as_py())
-        for key, row in zip(encoded.dictionary.to_pylist(), last.tolist(), strict=True)
+        key: LastRecord(int(offsets[row]), values[row])
+        for key, row in last.items()
         if key is not None
     }
 

@@ -9,11 +9,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from kafkastore.errors import InvalidColumnError
+from kafkastore.errors import InvalidColumnError, MissingExtraError
 from kafkastore.formats.records.record_builder import build_batches_from_columns
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ModuleNotFoundError as missing:
+    raise MissingExtraError("pyarrow", "arrow") from missing
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.record_builder import BatchFields

@@ -30,7 +30,7 @@ from kafkastore.cli.dump.log import format_headers, json_record
 from kafkastore.cli.output.json_lines import json_line
 from kafkastore.formats.records.record_batch import Record, TimestampType
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.log.records_as_arrow import schema
+from kafkastore.log.records_as_arrow import buffers_of, schema
 from kafkastore.log.time_text import format_time
 from kafkastore.shown_text import escape_control_characters, format_bytes
 
@@ -96,7 +96,7 @@ def written(form: LineFormat, which: TopicPartition, records: list[Record], firs
     batch = batch_of(records, form.columns)
     for part in (batch.slice(first, 1), batch.slice(first + 1)):
         if part.num_rows:
-            writer.write_batch(Partition(which), part)  # type: ignore[arg-type]
+            writer.write_batch(Partition(which), buffers_of(part))  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -278,7 +278,8 @@ def test_memory_of_lines_is_one_small_buffer() -> None:
     form = json_format(headers=False)
     file = SimpleNamespace(write=lambda data: sizes.append(len(data)))
     writer = LineWriter(file, form)  # type: ignore[arg-type]
-    writer.write_batch(Partition(TopicPartition("t", 0)), batch_of(records, form.columns))  # type: ignore[arg-type]
+    batch = buffers_of(batch_of(records, form.columns))
+    writer.write_batch(Partition(TopicPartition("t", 0)), batch)  # type: ignore[arg-type]
     assert sum(sizes) > 6 * len(value)
     assert max(sizes) <= 64 * 1024
 

@@ -15,7 +15,7 @@ from models.seed import SEED, examples
 
 import kafkastore
 from kafkastore import CorruptionError, KafkaStoreError
-from kafkastore.log import log_pieces, piece_reading, range_scan, records_as_arrow
+from kafkastore.log import log_pieces, piece_reading, range_scan, record_reading, records_as_arrow
 from kafkastore.segment import log_file
 
 PARTITIONS = 40
@@ -27,7 +27,7 @@ def use_small_pieces(monkeypatch, piece_bytes=300):
     monkeypatch.setattr(piece_reading, "_SMALLEST_PIECE", piece_bytes)
     monkeypatch.setattr(piece_reading, "_FIRST_PIECE", piece_bytes)
     monkeypatch.setattr(piece_reading, "_LARGEST_PIECE", piece_bytes)
-    monkeypatch.setattr(records_as_arrow, "MANY_ROWS", 1)
+    monkeypatch.setattr(record_reading, "MANY_ROWS", 1)
     monkeypatch.setattr(range_scan, "SMALL_RANGE", 0)
 
 
@@ -325,7 +325,7 @@ def test_an_unknown_error_is_raised_and_ends_the_threads(
 
 
 def read_many(logs, **options):
-    return records_as_arrow.read_many(logs, records_as_arrow.ArrowOptions(**options))
+    return record_reading.read_many(logs, records_as_arrow.ArrowOptions(**options))
 
 
 def test_several_logs_are_read_in_order_up_to_the_first_error(tmp_path, small_pieces):

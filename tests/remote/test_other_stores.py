@@ -1,6 +1,7 @@
 """Stores other than S3 are read through the common interface of fsspec."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 import kafkastore
 from kafkastore import RemoteObjectChangedError, RemoteStoreError
-from kafkastore.remote.stores import _modified_ns
+from kafkastore.remote.stores import RemoteStore, _modified_ns
 
 
 @pytest.fixture
@@ -39,6 +40,32 @@ def test_a_changed_file_is_an_error(memory: Any) -> None:
     memory.pipe_file(path, bytes(log.segments[0].size))
     with pytest.raises(RemoteObjectChangedError):
         [*log.to_arrow()]
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("size", [3, 10**12])
+def test_an_object_of_another_size_than_listed_is_an_error_and_takes_no_room(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    places = list(kafkastore.open("memory://logs").partitions)
+    path = f"/logs/{places[0]}/{0:020}.log"
+    real = RemoteStore._find
+
+    def find(self: RemoteStore) -> dict[str, Any]:
+        found = real(self)
+        (name,) = (each for each in found if each.endswith(path))
+        return {**found, name: {**found[name], "size": size}}
+
+    monkeypatch.setattr(RemoteStore, "_find", find)
+    store = kafkastore.open("memory://logs")
+    with pytest.raises(RemoteObjectChangedError) as caught:
+        [*store[places[0]].records()]
+    assert caught.value.url == f"memory:/{path}"
+    (segment, *_) = store[places[0]].segments
+    assert os.stat(segment.log_path).st_size == size
+    assert os.stat(segment.log_path).st_blocks * 512 <= 1024 * 1024
+    for place in places[1:]:
+        assert [*store[place].records()]
 
 
 def test_an_unlistable_directory_is_an_error_and_not_left_out() -> None:

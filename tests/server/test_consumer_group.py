@@ -12,6 +12,8 @@ from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
 from kafkastore.server.groups import consumer_group, known_groups
 from kafkastore.server.groups.consumer_group import GROUP_CONFIG
+from kafkastore.server.groups.group_error import GroupRequestError
+from kafkastore.server.groups.topic_regex import check_regex, match_topics
 
 GROUP = "readers"
 REBALANCE_MS = 300_000
@@ -244,6 +246,14 @@ async def test_new_partitions_and_topics_are_assigned(coordinator):
     assert not error_of(member.heartbeat(subscribed_topic_names=("later",)))
     settle(member)
     assert member.assigned == {("later", 0)}
+
+
+def test_no_regular_expression_takes_long():
+    """A backtracking engine accepts the first, and never ends with the second."""
+    with pytest.raises(GroupRequestError):
+        check_regex(r"(a)\1")
+    check_regex("(a+)+b")
+    assert match_topics("(a+)+b", ["a" * 249, "a" * 200 + "b"]) == {"a" * 200 + "b"}
 
 
 def test_topics_of_a_regular_expression_are_assigned(coordinator):

@@ -137,6 +137,17 @@ def test_a_state_in_or_around_the_served_directories_is_refused(grouped_logs, tm
     assert sorted(grouped_logs.rglob("*")) == before
 
 
+def test_the_state_of_a_newer_server_is_refused_and_stays(grouped_logs, tmp_path):
+    path = tmp_path / "state"
+    with serve(grouped_logs, state_dir=path):
+        pass
+    (path / state_directory.STATE_FILE).write_bytes(b"version=2\n")
+    before = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    with pytest.raises(StateDirectoryError), serve(grouped_logs, state_dir=path):
+        pass
+    assert {each: each.read_bytes() for each in path.rglob("*") if each.is_file()} == before
+
+
 def test_other_directories_and_the_states_of_other_clusters_are_refused(store, tmp_path):
     foreign = tmp_path / "foreign"
     with kafkastore.LogDirWriter(foreign):

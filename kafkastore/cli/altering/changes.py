@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kafkastore.changes import REMOVED_MARK
 from kafkastore.changes.areas import (
     RECOVERY_JOB,
     RecoveryArea,
@@ -20,7 +21,7 @@ from kafkastore.changes.areas import (
     remove_recovery_area,
 )
 from kafkastore.changes.journal import Journal
-from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE, REMOVED_MARK
+from kafkastore.changes.undo_area import KEPT_DIRECTORY, PLAN_FILE
 from kafkastore.cli.apply_plans import open_journal, resume_plan, undo_plan
 from kafkastore.cli.options.confirm import check_can_confirm, confirm
 from kafkastore.cli.options.on_spark import check_one_runner, spark_option, threads_option

@@ -24,6 +24,8 @@ _ROW_GROUP_BYTES = 8 * 1024 * 1024
 class ColumnWriter:
     """Writes batches as an Arrow IPC file or stream, or in threads as Parquet."""
 
+    in_arrow = True
+
     def __init__(self, file: BinaryIO, form: str, *, headers: bool, threads: int = 1) -> None:
         from kafkastore.log import records_as_arrow
 

@@ -25,6 +25,7 @@ from kafkastore.cli.cat.output_pattern import PatternWriter, fields_of
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.output.output_file import check_output, is_stdout, open_output
 from kafkastore.cli.output.output_files import OutputFiles
+from kafkastore.errors import MissingExtraError
 from kafkastore.store.log_store import LogStore
 
 FORMS = ("text", "json", "csv", *COLUMN_FORMS)
@@ -68,7 +69,7 @@ class OutputLayout(NamedTuple):
         """Return the columns to read, and other options of reading."""
         if self.form in COLUMN_FORMS:
             return ColumnWriter.reading_of(self.form, headers=self.headers)
-        return self.line_format(is_terminal=False).columns, {"exact": True}
+        return self.line_format(is_terminal=False).columns, {}
 
     @contextmanager
     def opened(self, output: Path | None, store: LogStore) -> Iterator[RecordWriter]:
@@ -79,7 +80,10 @@ class OutputLayout(NamedTuple):
         elif fields_of(output):
             one_by_one = self._replace(threads=1).writer  # there may be many
             with OutputFiles(store) as files, closing(
-                PatternWriter(output, files, one_by_one, self.zone, *self.read_as())
+                PatternWriter(
+                    output, files, one_by_one, self.zone, *self.read_as(),
+                    in_arrow=self.form in COLUMN_FORMS,
+                )
             ) as writer:
                 yield writer
         else:
@@ -122,6 +126,8 @@ def choose_layout(
     is_shown = (output is None or is_stdout(output)) and sys.stdout.isatty()
     if layout.form in COLUMN_FORMS and is_shown:
         raise click.UsageError(f"--format {chosen} is not for terminals: give -o FILE, or a pipe")
+    if layout.form in COLUMN_FORMS:
+        MissingExtraError.check("pyarrow", "arrow")
     if template is not None:
         layout.line_format(is_terminal=False)
     return layout

@@ -14,8 +14,7 @@ from kafkastore.log.time_text import format_time
 from kafkastore.shown_text import escape_control_characters
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch
-
+    from kafkastore.formats.primitives.record_buffers import RecordBuffers
     from kafkastore.store.partition_log import PartitionLog
 
 Parts = tuple[bytes | Field, ...]
@@ -124,31 +123,34 @@ def line_format(parts_of: Callable[[TopicPartition], Parts], **options: Any) -> 
 class LineWriter:
     """Writes records as lines."""
 
+    in_arrow = False
+
     def __init__(self, file: BinaryIO, form: LineFormat) -> None:
         self._file, self._form = file, form
         self.columns = form.columns
-        self.reading: dict[str, Any] = {"exact": True}
+        self.reading: dict[str, Any] = {}
         self._lines: tuple[TopicPartition, RecordLines] | None = None
         if form.head:
             file.write(form.head)
 
-    def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
-        """Write rows with the columns of the format, of types without loss."""
+    def write_batch(self, log: PartitionLog, batch: RecordBuffers) -> None:
+        """Write rows with the columns of the format."""
         which = log.topic_partition
         if self._lines is None or self._lines[0] != which:
             parts, topic = self._form.parts_of(which), as_bytes(which.topic)
             made = RecordLines(self._file.write, parts, topic, self._form.for_terminal)
             self._lines = which, made
-        first = batch.column(0).offset
         columns = _columns_of(batch)
         numbers: dict[str, Any] = {
-            name: np.frombuffer(batch[column].buffers()[1], np.int32)
+            name: np.frombuffer(batch.columns[column], np.int32)
             for name, column in (("types", "timestampType"), ("epochs", "leader_epoch"))
             if column in self._form.columns
         }
         if self._form.zone is not None:
             numbers["times"] = _times(columns["timestamp"], self._form.zone)
-        self._lines[1].write_rows(first + batch.num_rows, columns, first, **numbers)
+        if batch.chosen is not None:
+            numbers["chosen"] = batch.chosen.view(np.uint8)
+        self._lines[1].write_rows(batch.end, columns, batch.first, **numbers)
 
     def flush(self) -> None:
         """Hand over what was written to the system."""
@@ -170,28 +172,17 @@ def _times(timestamps: Any, zone: tzinfo) -> tuple[bytes, Any]:
     return b"".join(texts), np.cumsum(list(map(len, texts)), dtype=np.int32)
 
 
-def _columns_of(batch: RecordBatch) -> dict[str, Any]:
+def _columns_of(batch: RecordBuffers) -> dict[str, Any]:
     """Return the buffers of a batch, as `record_rows.RecordRows` takes them."""
-    columns: dict[str, Any] = {
-        name: batch[name].buffers()[1] for name in ("offset", "timestamp")
-    }
+    found = batch.columns
+    columns: dict[str, Any] = {"offset": found["offset"], "timestamp": found["timestamp"][2]}
     for name in ("key", "value"):
-        columns[name] = _binary(batch[name]) if name in batch.schema.names else _nulls(batch)
-    if HEADERS_COLUMN in batch.schema.names:
-        headers = batch[HEADERS_COLUMN]
-        pairs = headers.values
-        columns[HEADERS_COLUMN] = (
-            headers.null_count, *headers.buffers()[:2], len(pairs),
-            _binary(pairs.field("key")), _binary(pairs.field("value")),
-        )  # fmt: skip
+        columns[name] = found[name] if name in found else _nulls(batch.end)
+    if HEADERS_COLUMN in found:
+        columns[HEADERS_COLUMN] = found[HEADERS_COLUMN]
     return columns
 
 
-def _binary(array: Array) -> tuple[Any, ...]:
-    return array.null_count, *array.buffers()
-
-
-def _nulls(batch: RecordBatch) -> tuple[Any, ...]:
-    """Return a column of a batch's length whose values are all null."""
-    rows = batch.column(0).offset + batch.num_rows
+def _nulls(rows: int) -> tuple[Any, ...]:
+    """Return a column whose values are all null."""
     return rows, bytes((rows + 7) // 8), bytes(4 * (rows + 1)), b""

@@ -12,9 +12,11 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.cli.cat.record_filter import filter_rows
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.output.output_files import OutputFiles
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.log.time_text import format_time
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class PatternWriter:
         zone: tzinfo | None,
         columns: tuple[str, ...],
         reading: dict[str, Any],
+        *,
+        in_arrow: bool,
     ) -> None:
         self._output, self._files, self._open_writer = output, files, open_writer
         self._fields, self._zone = fields_of(output), zone
@@ -61,9 +65,9 @@ class PatternWriter:
         self._unsettled: OrderedDict[Path, RecordWriter] = OrderedDict()
         self._done: set[Path] = set()
         self._place: tuple[object, ...] | None = None
-        self.columns, self.reading = columns, reading
+        self.columns, self.reading, self.in_arrow = columns, reading, in_arrow
 
-    def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
+    def write_batch(self, log: PartitionLog, batch: RecordBatch | RecordBuffers) -> None:
         """Write each row to the file of its partition and date."""
         which = log.topic_partition
         self._complete_before(which)
@@ -102,16 +106,16 @@ class PatternWriter:
         values = {"topic": which.topic, "partition": str(which.partition), "date": date}
         return Path(_FIELD.sub(lambda found: values[found[1]], str(self._output)))
 
-    def _by_date(self, batch: RecordBatch) -> Iterator[tuple[str, RecordBatch]]:
-        import pyarrow as pa
-
+    def _by_date(
+        self, batch: RecordBatch | RecordBuffers
+    ) -> Iterator[tuple[str, RecordBatch | RecordBuffers]]:
         if "date" not in self._fields:
             yield "", batch
             return
-        dates = _dates(batch["timestamp"], self._zone)
+        dates = _dates(_millis(batch), self._zone)
         for date in dict.fromkeys(dates.tolist()):
             rows = dates == date
-            yield date, batch if rows.all() else batch.filter(pa.array(rows))
+            yield date, batch if rows.all() else filter_rows(batch, rows)
 
     def flush(self) -> None:
         """Hand over what was written to the system."""
@@ -132,14 +136,16 @@ class PatternWriter:
         self._unsettled.clear()
 
 
-def _dates(timestamps: Any, zone: tzinfo | None) -> NDArray[np.str_]:
-    """Return the date of each timestamp, in ms or of Arrow's type."""
-    import pyarrow as pa
+def _millis(batch: RecordBatch | RecordBuffers) -> NDArray[np.int64]:
+    """Return the timestamps in ms; -1 for one that Arrow's type cannot hold."""
+    if isinstance(batch, RecordBuffers):
+        return batch.numbers("timestamp")
+    micros: NDArray[np.int64] = batch["timestamp"].cast("int64").fill_null(-1).to_numpy()
+    return micros // 1000
 
-    is_exact = timestamps.type == pa.int64()
-    millis = timestamps if is_exact else timestamps.cast(pa.int64())
-    numbers = millis.fill_null(-1).to_numpy()
-    numbers = numbers if is_exact else numbers // 1000
+
+def _dates(numbers: NDArray[np.int64], zone: tzinfo | None) -> NDArray[np.str_]:
+    """Return the date of each timestamp in ms."""
     if zone is None:  # the same day has the same text
         days, place = np.unique(np.maximum(numbers // 86_400_000, -1), return_inverse=True)
         texts = np.array([_date(86_400_000 * day, None) for day in days.tolist()])

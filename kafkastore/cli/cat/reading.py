@@ -15,12 +15,11 @@ from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import find_committed, reads_committed
 from kafkastore.log.range_scan import SMALL_RANGE
+from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.lag import find_unread
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch
-
     from kafkastore.log.records_as_arrow import ArrowOptions
 
 #: How much larger each range of offsets is in which the last records are searched.
@@ -35,7 +34,7 @@ def read_batches(
     threads: int,
     on_corrupt: OnCorrupt,
     skipped: list[SkippedBytes],
-) -> Iterator[RecordBatch]:
+) -> Iterator[Any]:
     """Yield a partition's records within the bounds, at most `limit`."""
     if limit == 0 or bounds.tail == 0:
         return
@@ -45,7 +44,8 @@ def read_batches(
         **writer.reading, "threads": threads, "on_corrupt": on_corrupt, "skipped": skipped,
     }
     left = limit
-    for batch in _matching(log, bounds, writer.columns, limit, options):
+    matching = _matching(log, bounds, writer.columns, limit, options, in_arrow=writer.in_arrow)
+    for batch in matching:
         yield batch if left is None else batch.slice(0, left)
         if left is not None:
             left -= batch.num_rows
@@ -60,38 +60,49 @@ def _matching(
     columns: tuple[str, ...],
     limit: int | None,
     options: dict[str, Any],
-) -> Iterator[RecordBatch]:
-    """Yield the records that match the filter, with some columns."""
-    from kafkastore.log.records_as_arrow import read
-
+    *,
+    in_arrow: bool = False,
+) -> Iterator[Any]:
+    """Yield the records that match the filter, with at least some columns."""
     compared = bounds.records.columns
     needed = tuple(dict.fromkeys((*columns, *compared)))
-    chosen = _options(
-        bounds, columns=needed, limit=None if compared else limit, **options
-    )
-    batches = read(log, chosen) if bounds.latest is None else bounds.latest.read(log, chosen)
-    for batch in batches:
-        kept = bounds.records.kept(batch)
+    options = {**options, "columns": needed, "limit": None if compared else limit}
+    for batch in _rows(log, bounds, options, in_arrow=in_arrow):
+        kept: Any = bounds.records.kept(batch)
         if kept.num_rows:
-            is_wider = columns and len(needed) > len(columns)
+            is_wider = in_arrow and len(needed) > len(columns)
             yield kept.select(list(columns)) if is_wider else kept
         del batch, kept  # may be large; free them before the next one is decoded
 
 
-def _options(bounds: Bounds, **others: Any) -> ArrowOptions:
-    """Return the options by which records within the bounds are read."""
+def _rows(
+    log: PartitionLog, bounds: Bounds, options: dict[str, Any], *, in_arrow: bool
+) -> Iterator[Any]:
+    """Yield the records within the bounds, as Arrow record batches or as buffers."""
+    if bounds.latest is None and not in_arrow:
+        yield from read(log, RecordOptions(**_within(bounds), **options))
+        return
+    from kafkastore.log.records_as_arrow import buffers_of
+
+    chosen = _arrow_options(bounds, exact=not in_arrow, **options)
+    batches = read(log, chosen) if bounds.latest is None else bounds.latest.read(log, chosen)
+    for batch in batches:
+        yield batch if in_arrow else buffers_of(batch)
+
+
+def _arrow_options(bounds: Bounds, **others: Any) -> ArrowOptions:
     from kafkastore.log.records_as_arrow import ArrowOptions
 
-    return ArrowOptions(
-        start_offset=bounds.start_offset,
-        end_offset=bounds.end_offset,
-        start_timestamp=bounds.start_timestamp,
-        end_timestamp=bounds.end_timestamp,
-        isolation=bounds.isolation,
-        is_decided=bounds.is_decided,
-        indexes=bounds.indexes,
-        **others,
+    return ArrowOptions(**_within(bounds), **others)
+
+
+def _within(bounds: Bounds) -> dict[str, Any]:
+    """Return the options of reading that the bounds are."""
+    names = (
+        "start_offset", "end_offset", "start_timestamp", "end_timestamp", "isolation",
+        "is_decided", "indexes",
     )
+    return {name: getattr(bounds, name) for name in names}
 
 
 def of_latest(
@@ -105,7 +116,7 @@ def of_latest(
     from kafkastore.store.latest_records import LatestRecords
 
     # Reading the records again reports what is skipped.
-    options = _options(bounds, on_corrupt=problems.on_corrupt, skipped=[])
+    options = _arrow_options(bounds, on_corrupt=problems.on_corrupt, skipped=[])
     for _, each in groupby(logs, key=attrgetter("topic")):
         topic = tuple(each)
         latest = LatestRecords(across_partitions=len(topic) > 1)
@@ -134,7 +145,7 @@ def _tail_start(log: PartitionLog, bounds: Bounds, count: int, on_corrupt: OnCor
         last: deque[int] = deque(maxlen=count)
         within = bounds._replace(start_offset=first, end_offset=end)
         for batch in _matching(log, within, ("offset",), None, {"on_corrupt": on_corrupt}):
-            last.extend(batch["offset"][-count:].to_pylist())
+            last.extend(batch.numbers("offset")[-count:].tolist())
         if len(last) == count:
             return last[0]
         count -= len(last)

@@ -10,10 +10,11 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.formats.primitives.record_buffers import BinaryColumn, RecordBuffers
 from kafkastore.formats.records.record_columns import HEADERS_COLUMN
 
 if TYPE_CHECKING:
-    from pyarrow import Array, RecordBatch
+    from pyarrow import RecordBatch
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -31,19 +32,37 @@ class RecordFilter(NamedTuple):
         needed = (("key", self.key), ("value", self.value), (HEADERS_COLUMN, self.headers))
         return tuple(name for name, wanted in needed if wanted)
 
-    def kept(self, batch: RecordBatch) -> RecordBatch:
+    def kept(self, batch: RecordBatch | RecordBuffers) -> RecordBatch | RecordBuffers:
         """Return the matching rows of a batch, which has the columns and maybe others."""
-        import pyarrow as pa
-
         if not self.columns:
             return batch
-        keeps = np.ones(batch.num_rows, np.bool_)
+        buffers = _buffers_of(batch)
+        keeps = np.ones(buffers.num_rows, np.bool_)
         for name, value in self.headers:
-            keeps &= _have_header(batch[HEADERS_COLUMN], name, value)
+            keeps &= _have_header(buffers, name, value)
         for column, pattern in (("key", self.key), ("value", self.value)):
             if pattern is not None:
-                _search(batch[column], pattern, keeps)
-        return batch if keeps.all() else batch.filter(pa.array(keeps))
+                _search(buffers, column, pattern, keeps)
+        return batch if keeps.all() else filter_rows(batch, keeps)
+
+
+def filter_rows(
+    batch: RecordBatch | RecordBuffers, keeps: NDArray[np.bool_]
+) -> RecordBatch | RecordBuffers:
+    """Return the rows for which a value is true."""
+    if isinstance(batch, RecordBuffers):
+        return batch.filter(keeps)
+    import pyarrow as pa
+
+    return batch.filter(pa.array(keeps))
+
+
+def _buffers_of(batch: RecordBatch | RecordBuffers) -> RecordBuffers:
+    if isinstance(batch, RecordBuffers):
+        return batch
+    from kafkastore.log.records_as_arrow import buffers_of
+
+    return buffers_of(batch)
 
 
 def filter_options(function: FunctionT) -> FunctionT:
@@ -85,28 +104,40 @@ def _pattern(option: str, text: str | None) -> re.Pattern[bytes] | None:
         ) from error
 
 
-def _search(column: Array, pattern: re.Pattern[bytes], keeps: NDArray[np.bool_]) -> None:
+def _search(
+    batch: RecordBuffers, name: str, pattern: re.Pattern[bytes], keeps: NDArray[np.bool_]
+) -> None:
     """Clear what is true for values without a match; null never matches."""
-    _, offsets, content = column.buffers()
-    ends = np.frombuffer(offsets, np.int32)[column.offset :][: len(column) + 1].tolist()
-    values = memoryview(b"" if content is None else content)
-    if column.null_count:
-        keeps &= np.asarray(column.is_valid())
-    for row in np.flatnonzero(keeps).tolist():
+    column, rows = batch.binary(name), batch.rows
+    keeps &= column.is_valid()[rows]
+    ends = column.ends[rows[0] : rows[-1] + 2].tolist()
+    for place in np.flatnonzero(keeps).tolist():
+        row = int(rows[place] - rows[0])
         # A view of one value: with positions in the whole, ^ would not match at its start.
-        keeps[row] = pattern.search(values[ends[row] : ends[row + 1]]) is not None
+        found = pattern.search(column.content[ends[row] : ends[row + 1]])
+        keeps[place] = found is not None
 
 
-def _have_header(headers: Array, name: bytes, value: bytes) -> NDArray[np.bool_]:
+def _have_header(batch: RecordBuffers, name: bytes, value: bytes) -> NDArray[np.bool_]:
     """Return which rows have a header with this name and value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    pairs = headers.values
-    names = pairs.field("key").cast(pa.binary())
-    equal = pc.fill_null(pc.equal(pairs.field("value"), value), False)
-    found = pc.and_(pc.equal(names, name), equal)
-    before = np.concatenate([[0], np.cumsum(np.asarray(found))])
-    ends = np.frombuffer(headers.buffers()[1], np.int32)[headers.offset :][: len(headers) + 1]
-    has: NDArray[np.bool_] = np.diff(before[ends]) > 0
+    *_, ends, count, names, values = batch.columns[HEADERS_COLUMN]
+    found = _equal(BinaryColumn(names), name, count) & _equal(BinaryColumn(values), value, count)
+    before = np.concatenate([[0], np.cumsum(found)])
+    ends = np.frombuffer(ends, np.int32)
+    has: NDArray[np.bool_] = before[ends[batch.rows + 1]] > before[ends[batch.rows]]
     return has
+
+
+def _equal(column: BinaryColumn, wanted: bytes, count: int) -> NDArray[np.bool_]:
+    """Return which of `count` values are equal to one; null never is."""
+    ends = column.ends[: count + 1]
+    equal: NDArray[np.bool_] = column.is_valid()[:count] & (np.diff(ends) == len(wanted))
+    if not wanted:
+        return equal
+    content = np.frombuffer(column.content, np.uint8)
+    alike = np.flatnonzero(equal)
+    for at, byte in enumerate(wanted):
+        alike = alike[content[ends[alike] + at] == byte]
+    equal[:] = False
+    equal[alike] = True
+    return equal

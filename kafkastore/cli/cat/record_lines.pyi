@@ -44,4 +44,5 @@ class RecordLines:
         types: Any = None,
         epochs: Any = None,
         times: tuple[bytes, Any] | None = None,
+        chosen: Any = None,
     ) -> None: ...

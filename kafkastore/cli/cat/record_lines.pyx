@@ -111,23 +111,25 @@ cdef class RecordLines:
             self.part_count += 1
 
     def write_rows(self, Py_ssize_t rows, columns, Py_ssize_t first, *, types=None, epochs=None,
-                   times=None):
-        """Write the lines of rows from `first` on.
+                   times=None, chosen=None):
+        """Write the lines of rows from `first` on, or of those that are `chosen`.
 
         `columns` is as for `record_rows.RecordRows`, with timestamps in ms; `types` and `epochs`
         are int32 of each row. `times` are texts for ``Field.TIME``: their bytes, and where each
-        ends (int32); by default they are in UTC.
+        ends (int32); by default they are in UTC. `chosen` has a byte for each row.
         """
         cdef Py_ssize_t row
+        cdef const uint8_t[::1] is_chosen = chosen
         self.rows = _RecordRows(rows, columns)
         self.types, self.epochs = types, epochs
         self.times, self.time_ends = (None, None) if times is None else times
-        for column, name in ((types, "types"), (epochs, "epochs")):
+        for column, name in ((types, "types"), (epochs, "epochs"), (chosen, "chosen")):
             if column is not None and len(column) < rows:
                 raise ArgumentValueError(name, f"at least {rows} rows", len(column))
         with nogil:
             for row in range(first, rows):
-                self._write_row(row)
+                if is_chosen is None or is_chosen[row]:
+                    self._write_row(row)
         self.out.flush()
         self.rows = None
 

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+    from kafkastore.formats.primitives.record_buffers import RecordBuffers
     from kafkastore.store.partition_log import PartitionLog
 
 
 class RecordWriter(Protocol):
-    """Writes Arrow record batches with some columns.
+    """Writes rows with some columns.
 
-    `reading` are other options by which to read them: `records_as_arrow.ArrowOptions`.
+    They are Arrow record batches if `in_arrow`, else `RecordBuffers`. `reading` are other options
+    by which to read them: `record_reading.RecordOptions`.
     """
 
     columns: tuple[str, ...]
     reading: dict[str, Any]
+    in_arrow: bool
 
-    def write_batch(self, log: PartitionLog, batch: RecordBatch) -> None:
+    def write_batch(self, log: PartitionLog, batch: RecordBatch | RecordBuffers) -> None:
         """Write the rows of a batch, which is not empty."""
 
     def flush(self) -> None:

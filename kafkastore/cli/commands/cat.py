@@ -1,6 +1,7 @@
 """``kafkastore cat``: print the records of partitions, between offsets or times."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -200,8 +201,6 @@ def _write(
     is_over: Callable[[], bool],
 ) -> int:
     """Write the records of ranges, up to the limit, batch by batch; return how many."""
-    from pyarrow import default_memory_pool
-
     count = 0
     if limit == 0:
         return count
@@ -218,8 +217,9 @@ def _write(
                 return count
             is_large = batch.nbytes > _LARGE_BATCH_BYTES
             del batch  # may be large; free it before the next batch is decompressed
-            if is_large:  # also free the memory that Arrow wrote it from
-                default_memory_pool().release_unused()
+            # also free the memory that Arrow wrote it from
+            if is_large and (arrow := sys.modules.get("pyarrow")) is not None:
+                arrow.default_memory_pool().release_unused()
         problems.add_skipped(log.topic_partition, skipped)
     return count
 

@@ -25,6 +25,7 @@ from kafkastore.cli.output.progress import progress
 from kafkastore.cli.output.tables import StreamedTable, format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.clock import clock
+from kafkastore.errors import MissingExtraError
 from kafkastore.formats.indexes.entries import IN_REMOTE_STORAGE
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.compare import CompareJob, comparison_rows
@@ -185,6 +186,7 @@ def _write_json(job: CompareJob, compared: Compared, *, summary: bool) -> None:
 
 
 def _write_columns(file: BinaryIO, form: str, compared: Compared) -> ComparisonSummary:
+    MissingExtraError.check("pyarrow", "arrow")
     import pyarrow as pa
 
     from kafkastore.legacy.comparison_as_arrow import as_record_batch, schema

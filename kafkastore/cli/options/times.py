@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -51,6 +50,8 @@ def _zone(
     """Look up a zone in the time zone database."""
     if name is None:
         return None
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

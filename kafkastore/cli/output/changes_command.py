@@ -5,7 +5,7 @@ import os
 import shlex
 from pathlib import Path
 
-from kafkastore.changes.undo_area import AREA_MARK
+from kafkastore.changes import AREA_MARK
 
 
 def changes_command(verb: str, area: Path, root: str | os.PathLike[str]) -> str:

@@ -18,14 +18,9 @@ in KIP-390.
 """
 from __future__ import annotations
 
+# The libraries are imported where they are used: reading needs none of them for usual data.
 import enum
 import zlib
-
-import cramjam
-import lz4.frame
-import xxhash
-import zstandard
-from isal import igzip_lib
 
 from kafkastore.errors import ArgumentValueError
 
@@ -101,6 +96,8 @@ def compress(
         frame = _lz4(data, compression_level)
         return with_old_header_checksum(frame) if magic == 0 else frame
     if codec == Codec.ZSTD:
+        import zstandard
+
         level = DEFAULT_ZSTD_LEVEL if compression_level is None else compression_level
         return zstandard.ZstdCompressor(level).compress(data)
     raise ArgumentValueError("codec", "one that compresses", Codec.NONE.name.lower())
@@ -112,6 +109,8 @@ def with_old_header_checksum(frame: bytes) -> bytes:
     That checksum also covers the magic number. The frame's header must have neither a content size
     nor a dictionary.
     """
+    import xxhash
+
     checksum_at = LZ4_MAGIC_SIZE + 2
     checksum = xxhash.xxh32_intdigest(frame[:checksum_at]) >> 8 & 0xFF
     return frame[:checksum_at] + bytes([checksum]) + frame[checksum_at + 1 :]
@@ -120,6 +119,8 @@ def with_old_header_checksum(frame: bytes) -> bytes:
 def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
     """Compress into one member without a time: equal records give equal bytes."""
     if level is None:
+        from isal import igzip_lib
+
         return igzip_lib.compress(
             data, igzip_lib.ISAL_BEST_COMPRESSION, flag=igzip_lib.COMP_GZIP
         )
@@ -128,6 +129,8 @@ def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
 
 def _snappy(data: bytes | memoryview) -> bytes:
     """Compress block by block, each after its length."""
+    import cramjam
+
     pieces = [XERIAL_HEADER]
     for at in range(0, len(data), XERIAL_BLOCK_SIZE):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + XERIAL_BLOCK_SIZE]))
@@ -137,6 +140,8 @@ def _snappy(data: bytes | memoryview) -> bytes:
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
     """Compress to the part of the frame format that Kafka's own reader supports."""
+    import lz4.frame
+
     return bytes(
         lz4.frame.compress(
             data,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 STATE_LOG = logging.getLogger(__name__)
 #: Marks a directory that a server made for its state.
 STATE_FILE = "kafkastore-serve-state"
+_STATE_VERSION = b"version=1\n"
 _PARTITION = 0
 _CONFIG = {"retention.ms": -1, "retention.bytes": -1, "cleanup.policy": "delete"}
 #: All is written again when that many bytes, and so many times those of what held at the last
@@ -168,13 +169,18 @@ def _mark(path: Path, fs: FileSystem) -> None:
         fs.fsync_directory(path.parent)
     marker = path / STATE_FILE
     if marker.exists():
+        if marker.read_bytes() not in (b"", _STATE_VERSION):
+            raise StateDirectoryError(
+                path, f"{STATE_FILE} is not that of this kafkastore: a newer one made the state; "
+                "upgrade kafkastore"
+            )
         return
     others = [each for each in sorted(os.listdir(path)) if not each.startswith(STATE_FILE)]
     if others:
         raise StateDirectoryError(
             path, f"neither empty nor the state of a server: it has {others[0]}"
         )
-    fs.replace_content(marker, b"version=1\n")
+    fs.replace_content(marker, _STATE_VERSION)
 
 
 def _writer(log_dir: LogDirWriter) -> LogWriter:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkastore.errors import MissingExtraError
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.server.groups.group_error import MAX_REGEX_CHARACTERS, GroupRequestError
 
@@ -20,6 +21,10 @@ def check_regex(regex: str) -> None:
         )
     try:
         _find_matches(regex, [""])
+    except MissingExtraError as error:
+        raise GroupRequestError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"The server can't match topics: {error}."
+        ) from error
     except ValueError as error:    # pyarrow.ArrowInvalid is one
         raise GroupRequestError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -36,6 +41,7 @@ def match_topics(regex: str, topics: Iterable[str]) -> frozenset[str]:
 
 def _find_matches(pattern: str, names: list[str]) -> list[bool]:
     """Return which texts have a match."""
+    MissingExtraError.check("pyarrow", "serve")
     # Imported when it is needed: it is as large as the rest of the server.
     import pyarrow as pa
     import pyarrow.compute as pc
