@@ -94,7 +94,7 @@ def reference() -> dict[str, tuple[str, str]]:
                 listed[subject].append((place, name))
     found = {}
     for subject, names in listed.items():
-        names.sort(key=lambda each: each[0])
+        names.sort(key=lambda each: (each[0], each[1][0].isupper()))  # functions first
         lines = [f"# {subject}", *(f"::: kafkastore.{name}" for _, name in names)]
         path = f"docs/api/{re.sub('[^a-z]+', '-', subject.lower())}.md"
         found[path] = (subject, "\n\n".join(lines))
