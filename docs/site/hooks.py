@@ -49,7 +49,7 @@ PLACES = {
     "legacy": "kafkastore/legacy",
     "migration": "kafkastore/migration",
 }
-LINK = re.compile(r"\[([^]\[]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"(?<!!)\[([^]\[]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _FOLDER = tempfile.TemporaryDirectory(prefix="kafkastore-site-")
 
