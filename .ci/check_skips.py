@@ -14,7 +14,7 @@ ALLOWED = {
     "only Linux has a full device": "macOS",
     "only GNU's env can block a signal": "macOS",
     "atheris is there for x86-64 Linux": "fuzzing on ARM and macOS",
-    "no Chromium, and no apt to fetch it with": "the report in a browser, on macOS",
+    "no Chromium, and no apt to fetch it with": "the report and the site in a browser, on macOS",
     "QEMU runs older x86-64 processors on x86-64 Linux": "ARM and macOS",
     "file system.* no holes": "sparse index files, where the file system has none",
 }

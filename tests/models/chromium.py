@@ -29,6 +29,8 @@ PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core", "fontconfig-config")
 MOST_SECONDS = 20
 FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
 <dir>/usr/share/fonts</dir><dir>{root}/usr/share/fonts</dir><cachedir>{root}/font-cache</cachedir>
+<alias><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>
+<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
 </fontconfig>"""
 #: The pipe's ends must be descriptors 3 and 4 of the browser.
 START = """
@@ -37,6 +39,23 @@ for number, wanted in ((sys.argv[1], 3), (sys.argv[2], 4)):
     os.dup2(int(number), wanted)
 os.execv(sys.argv[3], sys.argv[3:])
 """
+
+
+class Window(NamedTuple):
+    """How a page is viewed."""
+
+    width: int
+    height: int
+    is_phone: bool
+    is_dark: bool
+
+
+WINDOWS = {
+    "desk": Window(1280, 800, is_phone=False, is_dark=False),
+    "desk-dark": Window(1280, 800, is_phone=False, is_dark=True),
+    "phone": Window(390, 844, is_phone=True, is_dark=False),
+    "phone-dark": Window(390, 844, is_phone=True, is_dark=True),
+}
 
 
 class NoChromiumError(Exception):
@@ -51,10 +70,11 @@ class NoChromiumError(Exception):
 
 
 class Command(NamedTuple):
-    """A browser, and the further settings of its environment."""
+    """A browser, the further settings of its environment, and of its fonts."""
 
     program: str
     environment: dict[str, str]
+    fonts: str | None = None
 
 
 @cache
@@ -75,24 +95,24 @@ def command() -> Command:
         raise NoChromiumError(can_be_fetched=bool(has_apt))
     return Command(
         str(root / "usr/lib/chromium/chromium-headless-shell"),
-        {
-            "LD_LIBRARY_PATH": debian_packages.library_path(root),
-            "FONTCONFIG_FILE": str(root / "fonts.conf"),
-        },
+        {"LD_LIBRARY_PATH": debian_packages.library_path(root)},
+        FONTS.format(root=root),
     )
 
 
 def fetch() -> None:
     """Unpack Chromium and the libraries that this system lacks, by current package lists."""
-    root = CACHE / "root"
-    debian_packages.fetch(PACKAGES, root, {"fonts.conf": FONTS.format(root=root)})
+    debian_packages.fetch(PACKAGES, CACHE / "root")
 
 
 class Browser:
     """A running Chromium; ends with its block."""
 
     def __init__(self, profile: Path) -> None:
-        program, environment = command()
+        program, environment, fonts = command()
+        if fonts is not None:
+            (profile / "fonts.conf").write_text(fonts)
+            environment = environment | {"FONTCONFIG_FILE": str(profile / "fonts.conf")}
         answers, theirs_out = os.pipe()
         theirs_in, questions = os.pipe()
         # Descriptors that do not collide with 3 and 4.
@@ -103,7 +123,8 @@ class Browser:
                 *(sys.executable, "-c", START, *map(str, high), program),
                 *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
                 *("--no-first-run", "--disable-background-networking", "--remote-debugging-pipe"),
-                *("--disable-component-update", "--host-resolver-rules=MAP * ~NOTFOUND"),
+                "--disable-component-update",
+                "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
                 *("--hide-scrollbars", "--force-color-profile=srgb", f"--user-data-dir={profile}"),
             ],
             pass_fds=high,
@@ -173,12 +194,13 @@ class Browser:
 
 
 class Page:
-    """A file as a browser shows it.
+    """A file, or a page of a local server, as a browser shows it.
 
     Parameters
     ----------
     browser : Browser
-    path : Path
+    place : Path or str
+        The file, or the page's URL.
     width, height : int
         Of the window, in CSS pixels.
     is_phone : bool
@@ -190,7 +212,7 @@ class Page:
     def __init__(
         self,
         browser: Browser,
-        path: Path,
+        place: Path | str,
         width: int,
         height: int,
         *,
@@ -212,7 +234,7 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.ask("Emulation.setEmulatedMedia", features=[scheme])
-        self.url = path.absolute().as_uri()
+        self.url = place if isinstance(place, str) else place.absolute().as_uri()
         self.ask("Page.navigate", url=self.url)
         browser.wait_for("Page.loadEventFired", self._session)
 
@@ -248,6 +270,15 @@ class Page:
     def close(self) -> None:
         """Close the page."""
         self._browser.ask("Target.closeTarget", targetId=self._target)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour by WCAG 2."""
+    parts = [float(each) / 255 for each in colour.strip("rgba()").split(",")[:3]]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def fetch(packages: Sequence[str], root: Path, files: Mapping[str, str] | None = None) -> None:
+def fetch(packages: Sequence[str], root: Path) -> None:
     """Unpack packages and the libraries that this system lacks, by current package lists.
 
-    `files` are written there too, by name. Several processes may fetch at the same time.
+    Several processes may fetch at the same time.
     """
     root.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root.parent, prefix="fetching-") as name:
@@ -44,8 +44,6 @@ def fetch(packages: Sequence[str], root: Path, files: Mapping[str, str] | None =
         run(*apt, "download", *wanted)
         for package in sorted((folder / "debs").iterdir()):
             run("dpkg-deb", "--extract", str(package), str(folder / "root"))
-        for path, text in (files or {}).items():
-            (folder / "root" / path).write_text(text)
         try:
             (folder / "root").rename(root)
         except OSError:  # another process was faster

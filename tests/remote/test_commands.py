@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.examples import blocks_of, commands_of
 from cli.running import Run, assert_one_sentence
 from models.refused import change_refused
 from remote.conftest import S3
 
 import kafkastore
+from kafkastore import migration, samples
 from kafkastore.samples.unpacking import unpack_archive
 
+PAGE = Path(__file__).parents[2] / "docs" / "storage.md"
 READING = [
     "ls", "ls --segments --json", "ls --json", "verify", "verify --json",
     "offsets --at 2017-07-14T02:40:00Z", "compare --samples 3 --json", "cat --json", "predict",
@@ -143,3 +146,20 @@ def test_an_error_is_one_sentence_with_the_url(s3: S3, run: Run, local: Path) ->
     assert_one_sentence(run("ls", f"{url}/none"), f"{url}/none does not exist")
     s3.proxy.fault = lambda method, path: 403
     assert_one_sentence(run("ls", url), f"{url} can't be read", "check credentials")
+
+
+def test_the_examples_of_the_page_run(s3: S3, run: Run, tmp_path: Path) -> None:
+    logs = samples.unpack(tmp_path)[-1]
+    partition = (logs / "up-0").rename(logs / "orders-3")
+    kafkastore.apply(migration.plan(migration.survey(partition)))  # the others have no time indexes
+    s3.put(logs, "kafka-logs")
+    (block,) = (block for block in blocks_of(PAGE) if block.language == "console")
+    for command in commands_of(block):
+        line = command.line.replace("s3://backup", f"s3://{s3.bucket}")
+        program, *words = line.replace("/data", str(tmp_path)).split()
+        ran = run(*words)
+        assert program == "kafkastore"
+        assert ran.code == (words[0] == "verify"), ran.err  # it finds the missing indexes
+        assert ran.out
+    for copy in (tmp_path / "kafka-logs", s3.file("kafka-logs-with-times")):
+        assert not any(log.missing_indexes for log in kafkastore.open(copy))

@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from models.chromium import Browser, NoChromiumError, Page, browser
+from models.chromium import WINDOWS, Browser, NoChromiumError, Page, Window, browser, luminance
 from models.pipeline_results import made_up_store, result_with, store_of
 from PIL import Image, ImageStat
 
@@ -58,23 +58,6 @@ BOXES = """
   .map(each => [each.tagName, each.getBoundingClientRect().width,
                 each.getBoundingClientRect().height])
 """
-
-
-class Window(NamedTuple):
-    """How a page is viewed."""
-
-    width: int
-    height: int
-    is_phone: bool
-    is_dark: bool
-
-
-WINDOWS = {
-    "desk": Window(1280, 800, is_phone=False, is_dark=False),
-    "desk-dark": Window(1280, 800, is_phone=False, is_dark=True),
-    "phone": Window(390, 844, is_phone=True, is_dark=False),
-    "phone-dark": Window(390, 844, is_phone=True, is_dark=True),
-}
 
 
 @pytest.fixture(scope="module")
@@ -157,15 +140,6 @@ def overlaps(texts: list[dict[str, Any]]) -> list[str]:
             if across > 1 and down > 2:
                 found.append(f"overlap: {one['text']} and {other['text']} in {one['svg']}")
     return found
-
-
-def luminance(colour: str) -> float:
-    """The relative luminance of a colour by WCAG 2."""
-    parts = [float(each) / 255 for each in colour.strip("rgba()").split(",")[:3]]
-    red, green, blue = (
-        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in parts
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def contrast_of(one: str, other: str) -> float:
