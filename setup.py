@@ -3,7 +3,6 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -126,13 +125,8 @@ setup(
             Extension(
                 module,
                 [module.replace(".", "/") + ".pyx", *C_SOURCES.get(module, [])],
-                include_dirs=[
-                    numpy.get_include(),
-                    "kafkastore/formats/primitives",
-                    "kafkastore/formats/records",
-                ],
+                include_dirs=["kafkastore/formats/primitives", "kafkastore/formats/records"],
                 define_macros=[
-                    ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
                     *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
                     *(HIDDEN if module in C_SOURCES else []),
                 ],
