@@ -83,7 +83,7 @@ def try_commands(python: list[str | Path], work: Path) -> None:
     """Run commands on the directory of a real broker."""
     with tarfile.open(GOLDEN) as archive:
         archive.extractall(work / "golden", filter="data")
-    for arguments in (["ls"], ["verify"], ["offsets", "--at", "2020-01-01"], ["cat", "--json"]):
+    for arguments in (["ls"], ["verify"], ["offsets", "--at", "2020-01-01T00:00:00Z"], ["cat", "--json"]):
         run(
             *python, "-P", "-c", "from kafkastore.cli.__main__ import main; main()",
             *arguments, work / "golden/codecs/logs", stdout=subprocess.DEVNULL,

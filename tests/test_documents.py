@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks/README.md"})
-FOLDERS = ("kafkastore", "legacy", "migration", "tests", "benchmarks", ".ci")
+FOLDERS = ("kafkastore", "legacy", "migration", "packaging", "tests", "benchmarks", ".ci")
 SUFFIXES = (".py", ".pyx", ".pxd", ".h")
 
 
