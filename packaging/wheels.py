@@ -23,6 +23,7 @@ import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ["python3.11", "python3.12", "python3.13", "python3.14"]
@@ -58,9 +59,9 @@ PLATFORMS = {
 }
 
 
-def run(*command: str | Path, **options: object) -> str:
+def run(*command: str | Path, **options: Any) -> str:
     """Return what a program prints; on failure end with all of its output."""
-    done = subprocess.run(  # type: ignore[call-overload]
+    done = subprocess.run(
         command, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         **options,
     )
