@@ -124,6 +124,7 @@ def build_sdist(python: Path, folder: Path, epoch: str) -> Path:
             member.mtime = int(epoch)
             member.uid = member.gid = 0
             member.uname = member.gname = ""
+            member.pax_headers = {}  # would state the old time again
             member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             new.addfile(member, old.extractfile(member) if member.isfile() else None)
     with sdist.open("wb") as file, gzip.GzipFile("", "wb", 9, file, int(epoch)) as compressed:
