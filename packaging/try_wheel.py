@@ -1,10 +1,11 @@
 """Install a wheel where neither compiler nor sources are, and run commands and tests there.
 
-usage:  try_wheel.py WHEEL [--run COMMAND]
+usage:  try_wheel.py WHEEL [TEST]... [--run COMMAND]
 
 By default in a fresh environment of the wheel's Python on this machine. COMMAND runs a Python of
 another processor or C library, for example `qemu-aarch64-static -L ROOT ROOT/usr/bin/python3.11`,
-where ROOT is a root file system of that processor; then pip of this machine installs for it.
+where ROOT is a root file system of that processor; then pip of this machine installs for it. QEMU
+takes hours for all tests of tests/formats: name some.
 """
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests/golden/4.3.1.tar.xz"
 # The tests of bytes: they need no broker, no Spark, and no other reader of Kafka's formats.
-TESTS = [
-    "tests/formats", "-m", "not (kafka or soak or fuzz or sanitizer or server)", "-p", "no:xdist",
+CHOICE = [
+    "-m", "not (kafka or soak or fuzz or sanitizer or server)", "-p", "no:xdist",
     # They ask Kafka's classes, other clients or a compiler.
     "--ignore-glob=*_against_*", "--ignore-glob=*_of_other_clients.py",
     "--ignore-glob=*_on_other_processors.py",
@@ -96,6 +97,7 @@ def main() -> None:
     """Try one wheel."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("wheel", type=Path)
+    parser.add_argument("tests", nargs="*", default=["tests/formats"], help="files or folders")
     parser.add_argument("--run", type=shlex.split, help="runs Python; default: an environment here")
     options = parser.parse_args()
     wheel = options.wheel.resolve()
@@ -110,7 +112,7 @@ def main() -> None:
         for folder in ("tests", "docs"):  # tests read the tables of formats
             shutil.copytree(ROOT / folder, work / folder)
         shutil.copy(ROOT / "pyproject.toml", work)
-        run(*python, "-P", "-m", "pytest", "-q", "--timeout=0", *TESTS, cwd=work)
+        run(*python, "-P", "-m", "pytest", "-q", "--timeout=0", *CHOICE, *options.tests, cwd=work)
     print(f"{wheel.name} works")
 
 
