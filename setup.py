@@ -30,13 +30,21 @@ CYTHON_MODULES = [
     "kafkastore.metadata.topics",
     "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
+    "kafkastore.segment.piece_decoder",
     "kafkastore.segment.segment_summary",
+    "kafkastore.segment.usual_batches",
 ]
 
 # The codecs' own C sources, compiled into the module that calls them.
 VENDOR = "kafkastore/formats/records/vendor"
 C_SOURCES = {
-    "kafkastore.formats.records.decoders": [f"{VENDOR}/lz4.c", f"{VENDOR}/zstddeclib.c"],
+    "kafkastore.formats.records.decoders": [
+        f"{VENDOR}/lz4.c",
+        f"{VENDOR}/zstddeclib.c",
+        f"{VENDOR}/libdeflate/lib/deflate_decompress.c",
+        f"{VENDOR}/libdeflate/lib/utils.c",
+        f"{VENDOR}/libdeflate/lib/x86/cpu_features.c",
+    ],
 }
 # Their functions stay within the module: other libraries of a process have the same names.
 HIDDEN = [("LZ4LIB_VISIBILITY", ""), ("ZSTDLIB_VISIBLE", ""), ("ZSTDERRORLIB_VISIBLE", "")]

@@ -29,8 +29,10 @@ def whole_number(
 ) -> int:
     """Return an integer argument within an inclusive range as an int.
 
-    Floats are refused, even 7.0: offsets above 2**53 do not fit one.
+    Floats are refused, even 7.0: offsets above 2**53 do not fit one. So are bools: True is not 1.
     """
+    if isinstance(value, bool):
+        raise ArgumentTypeError(name, "an int", value)
     try:
         number = operator.index(value)
     except TypeError:

@@ -84,6 +84,12 @@ def register(
     ArgumentValueError
         If two names differ in case only, which DuckDB ignores; or as `LogStore.to_arrow`.
     """
+    if not all(callable(getattr(connection, each, None)) for each in ("register", "execute")):
+        raise ArgumentTypeError(
+            "connection", "a DuckDB connection such as duckdb.connect()", connection
+        )
+    if columns is not None and not isinstance(columns, str) and not [*columns]:
+        raise ArgumentValueError("columns", "at least one column of a view", columns)
     if not isinstance(name, str) or not name:
         raise ArgumentTypeError("name", "a name such as 'kafkastore'", name)
     if "limit" in options:

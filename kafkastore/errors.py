@@ -195,20 +195,29 @@ class UnknownTopicError(KafkaStoreError, KeyError):
     topic : str
         The name that was asked for.
     nearest : sequence of str
-        Names of topics in the store: similar ones, otherwise the first ones.
+        Similar names of topics in the store.
     paths : sequence of path-like
         The directories that were opened.
+    others : sequence of str
+        If no name is similar: the first topics in the store.
     """
 
     def __init__(
-        self, topic: str, nearest: Sequence[str], paths: Sequence[str | PathLike[str]]
+        self,
+        topic: str,
+        nearest: Sequence[str],
+        paths: Sequence[str | PathLike[str]],
+        others: Sequence[str] = (),
     ) -> None:
-        super().__init__(topic, nearest, paths)
-        self.topic, self.nearest, self.paths = topic, nearest, paths
+        super().__init__(topic, nearest, paths, others)
+        self.topic, self.nearest, self.paths, self.others = topic, nearest, paths, others
 
     def __str__(self) -> str:
-        near = f"the nearest are {', '.join(self.nearest)}" if self.nearest else "it has none"
-        return f"no topic {self.topic!r} in {' and '.join(map(str, self.paths))}; {near}"
+        missing = f"no topic {self.topic!r} in {' and '.join(map(str, self.paths))}"
+        if self.nearest:
+            return f"{missing}; did you mean {' or '.join(self.nearest)}?"
+        there = f"among its topics are {', '.join(self.others)}" if self.others else "it has none"
+        return f"{missing}; {there}"
 
 
 class SeveralClustersError(KafkaStoreError):

@@ -80,6 +80,11 @@ def forget_listings() -> None:
     tree.forget_listings()
 
 
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Return whether a path is a URL, or the local directory that represents one."""
+    return is_url(path) or url_of(os.path.realpath(path)) is not None
+
+
 def refuse_remote(path: str | os.PathLike[str]) -> None:
     """Raise ChangeRefusedError for a place to be changed that is not local."""
     url = path if is_url(path) else url_of(os.path.realpath(path))

@@ -60,7 +60,11 @@ TEXTS = [
     ),
     (
         errors.UnknownTopicError("order", ["orders", "border"], ["/a", "/b"]),
-        "no topic 'order' in /a and /b; the nearest are orders, border",
+        "no topic 'order' in /a and /b; did you mean orders or border?",
+    ),
+    (
+        errors.UnknownTopicError("zzz", [], ["/a"], ["orders", "border"]),
+        "no topic 'zzz' in /a; among its topics are orders, border",
     ),
     (errors.UnknownTopicError("order", [], ["/a"]), "no topic 'order' in /a; it has none"),
     (

@@ -127,9 +127,12 @@ def test_sdist_has_all_that_a_wheel_is_built_from(root, built, layout):
     assert set(built) == {
         Path("tests/models/crc_check.c"), Path("tests/models/bad_disk.c"),
         Path("tests/fuzz/coverage.c"), Path(vendor, "lz4.c"), Path(vendor, "zstddeclib.c"),
+        Path(vendor, "libdeflate/lib/deflate_decompress.c"),
+        Path(vendor, "libdeflate/lib/utils.c"),
+        Path(vendor, "libdeflate/lib/x86/cpu_features.c"),
     }
     licences = {path.name for path in members if path.parent == vendor and path.suffix != ".c"}
-    assert {"LICENSE.lz4", "LICENSE.snappy", "LICENSE.zstd"} <= licences
+    assert {"LICENSE.libdeflate", "LICENSE.lz4", "LICENSE.snappy", "LICENSE.zstd"} <= licences
     assert {path.parts[0] for path in members if len(path.parts) > 1} <= {
         ".ci", "benchmarks", "docs", "kafkastore", "kafkastore.egg-info", "legacy", "migration",
         "packaging", "tests",

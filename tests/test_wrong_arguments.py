@@ -106,7 +106,9 @@ NONE_ALLOWED = (
 )
 
 
-@pytest.mark.parametrize("value", [1.0, "7", b"7", [], object(), float("nan"), np.float64(7), None])
+@pytest.mark.parametrize(
+    "value", [1.0, "7", b"7", [], object(), float("nan"), np.float64(7), True, np.True_, None]
+)
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_value_that_is_not_an_int_is_refused_by_the_argument_s_name(log, name, value):
     if value is None and name.startswith(NONE_ALLOWED):

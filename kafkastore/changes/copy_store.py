@@ -181,7 +181,8 @@ def not_a_directory(path: Path) -> ChangeRefusedError:
 def overlapping(source: str | Path, destination: str | Path) -> ChangeRefusedError:
     """Return the error for a copy into its source, or around it."""
     return ChangeRefusedError(
-        f"{source} cannot be copied to {destination}: one contains the other",
+        f"{source} cannot be copied to {destination}: one contains the other; name a "
+        "directory outside",
         RefusalReason.OVERLAP,
         destination,
     )

@@ -197,7 +197,7 @@ class SegmentCheck:
                 is_whole = has_false_length(file, position)
                 reason = (
                     "the length of the last batch is wrong" if is_whole
-                    else "no batch begins with them"
+                    else "no batch begins there"
                 )
             self.damages.append(
                 DamagedBytes(

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -212,8 +213,9 @@ def open_journal(area: Path, root: Path | None = None) -> Journal:
     try:
         return Journal.open(area, root)
     except (FileNotFoundError, NotADirectoryError) as error:
+        here = shlex.quote(str(area)) if area.is_dir() else "LOG_DIR"
         raise NoJournalError(
-            f"{area} is not an undo area; kafkastore changes list LOG_DIR lists undo areas"
+            f"{area} is not an undo area; kafkastore changes list {here} lists undo areas"
         ) from error
 
 

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import io
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +26,35 @@ from kafkastore.errors import KafkaStoreError
 #: The exit code that a shell reports for a program that SIGPIPE ended, such as `cat` in ``cat file
 #: | head``.
 PIPE_CLOSED = 141
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+#: Options by names that other programs, or other commands, have for them.
+_OTHER_NAMES = {
+    "--rules": ("--kafka-version",),
+    "--kafka-version": ("--rules",),
+    "--broker-version": ("--kafka-version", "--rules"),
+    "--since": ("--from",),
+    "--start": ("--from", "--from-offset"),
+    "--to": ("--until", "--copy-to"),
+    "--end": ("--until", "--until-offset"),
+    "--time": ("--at", "--now"),
+    "--timezone": ("--tz",),
+    "--offset": ("--from-offset",),
+    "--max-messages": ("--limit",),
+    "-n": ("--limit", "--tail"),
+    "--output": ("--out", "--copy-to"),
+    "--out": ("--output", "--copy-to"),
+    "-o": ("--out", "--copy-to"),
+    "--group-id": ("--group",),
+    "-t": ("--topic",),
+    "-p": ("--partition",),
+    "-v": ("--verbose",),
+    "-y": ("--yes",),
+    "--force": ("--yes",),
+    "--jobs": ("--threads",),
+    "-j": ("--threads",),
+}
 
 
 class _PipeClosed(Exception):
@@ -70,6 +101,8 @@ class CommandLine(click.Group):
         if args[0] not in self._purposes and not context.resilient_parsing:
             alike = difflib.get_close_matches(args[0], self._purposes, n=1)
             hint = f", did you mean {alike[0]}?" if alike else ""
+            if not alike and os.path.exists(args[0]):
+                hint = f"; name one before the path, such as {context.command_path} ls {args[0]}"
             context.fail(f"No such command '{args[0]}'{hint}")
         return super().resolve_command(context, args)
 
@@ -151,6 +184,9 @@ class CommandLine(click.Group):
             print_problem(format_error(error) if isinstance(error, Interrupted) else "interrupted")
             return interrupts.INTERRUPTED
         except (KafkaStoreError, OSError, click.ClickException) as error:
+            # Errors of every other file that is written have its name.
+            if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+                error.filename = "standard output"
             print_problem(format_error(error))
             return UNREADABLE
         return result if isinstance(result, int) else 0
@@ -166,5 +202,17 @@ def _make_output_robust() -> None:
 def _print_wrong_use(error: click.UsageError) -> None:
     """Print what is wrong with the arguments, and where to find the correct ones."""
     path = error.ctx.command_path if error.ctx else "kafkastore"
-    print_problem(f"{error.format_message().rstrip('.')}; see {path} --help")
+    text = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption) and (meant := _meant_option(error)):
+        text = f"No such option '{error.option_name}'; did you mean {meant}?"
+    print_problem(f"{text}{' ' if text.endswith('?') else '; '}see {path} --help")
+
+
+def _meant_option(error: click.NoSuchOption) -> str | None:
+    """Return what a command calls an option of other programs or commands."""
+    if error.ctx is None:
+        return None
+    names = {name for each in error.ctx.command.params for name in each.opts}
+    meant = _OTHER_NAMES.get(error.option_name, ())
+    return next((name for name in meant if name in names), None)
 

@@ -26,7 +26,15 @@ def make_copy(source: Path, destination: Path, problems: Problems, *, as_json: b
     """Copy a directory; print a summary unless `as_json`, and what is left out."""
     check_copy_name(source, destination.name)
     if not destination.parent.is_dir():
-        raise ChangeRefusedError(f"{destination.parent} is not a directory; create it first")
+        parent = destination.parent
+        if parent.exists():
+            raise ChangeRefusedError(f"{parent} is a file; name a path in a directory")
+        scheme, colon, rest = str(destination).partition(":/")
+        if colon and scheme.isalnum():
+            raise ChangeRefusedError(
+                f"{parent} does not exist; did you mean {scheme}://{rest.lstrip('/')}?"
+            )
+        raise ChangeRefusedError(f"{parent} does not exist; create it first")
     with (
         progress(f"copying {source.name}", None) as advance,
         report_unfinished(partial(_describe_unfinished, destination)),

@@ -147,9 +147,9 @@ class StoreCall:
         """Return the selected partitions of some directories."""
         return select(paths, self.topics, self.partitions)
 
-    def parse_moment(self, text: str) -> Moment:
+    def parse_moment(self, text: str, more_names: Iterable[str] = ()) -> Moment:
         """Parse a time, which is in the zone of ``--tz`` if it names none."""
-        return parse_moment(text, self.zone)
+        return parse_moment(text, self.zone, more_names)
 
     def resolve_times(
         self, moments: Iterable[Moment], indexes: Indexes = DEFAULT_INDEXES

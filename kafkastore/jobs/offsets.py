@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkastore.clock import clock
 from kafkastore.errors import CorruptionError, InRemoteSegmentError, UnsupportedTimestampError
 from kafkastore.formats.indexes.entries import NO_TIMESTAMP
+from kafkastore.formats.requests.list_offsets import LATEST_TIMESTAMP
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import PartitionJob, Row, skipped_column, skipped_rows
 from kafkastore.legacy import fetch_offsets_before
@@ -34,7 +35,7 @@ class OffsetAnswer(NamedTuple):
     """The answer for one time by one set of rules; offset None means no answer.
 
     `remote` is the segment in remote storage in which a broker looks for it; its offset is then
-    unknown.
+    unknown. `log_end_offset` is where a consumer begins if there is no answer for a time.
     """
 
     rules: str
@@ -44,6 +45,7 @@ class OffsetAnswer(NamedTuple):
     is_refused: bool = False
     explanation: Explanation | None = None
     remote: InRemoteSegmentError | None = None
+    log_end_offset: int | None = None
 
     @property
     def place(self) -> int | str | None:
@@ -108,6 +110,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
             ("offset", number),
             ("timestamp", number),
             ("leader_epoch", pa.int32()),
+            ("log_end_offset", number),
             ("correct", number),
             ("remote_segment", remote_segment_type()),
             skipped_column(),
@@ -134,6 +137,7 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
                     "offset": answer.offset,
                     "timestamp": answer.timestamp,
                     "leader_epoch": answer.leader_epoch,
+                    "log_end_offset": answer.log_end_offset,
                     "correct": each.correct,
                     "remote_segment": remote_segment_row(answer.remote),
                     "skipped": skipped,
@@ -184,6 +188,12 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
     def _find(
         self, log: PartitionLog, timestamp: int, rules: str, skipped: list[SkippedBytes]
     ) -> OffsetAnswer:
+        choice: dict[str, Any] = {
+            "isolation": self.isolation,
+            "indexes": self.indexes,
+            "on_corrupt": self.on_corrupt,
+            "skipped": skipped,
+        }
         try:
             if rules == LEGACY:
                 offsets = fetch_offsets_before(
@@ -196,14 +206,10 @@ class OffsetsJob(PartitionJob[PartitionTimeOffsets]):
                 )
                 return OffsetAnswer(rules, offsets[0] if offsets else None)
             find = log.list_offset if timestamp < 0 else log.offset_for_timestamp
-            found = find(
-                timestamp,
-                rules,
-                isolation=self.isolation,
-                indexes=self.indexes,
-                on_corrupt=self.on_corrupt,
-                skipped=skipped,
-            )
+            found = find(timestamp, rules, **choice)
+            if found is None and timestamp >= 0:
+                end = log.list_offset(LATEST_TIMESTAMP, rules, **choice)
+                return OffsetAnswer(rules, log_end_offset=end and end.offset)
         except UnsupportedTimestampError:
             return OffsetAnswer(rules, is_refused=True)
         except InRemoteSegmentError as error:

@@ -17,7 +17,13 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError, SegmentGoneError
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
-from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
+from kafkastore.segment.log_file import (
+    LARGEST_READ,
+    SMALLEST_READ,
+    BatchRun,
+    DecodedRun,
+    LogFile,
+)
 from kafkastore.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Ranges of fewer offsets are read in small pieces.
 SMALL_RANGE = 1000
+#: Bytes of usual batches that are read at once.
+USUAL_READ = 128 * 1024
 
 
 def first_offset_since(segment: LogSegment, timestamp: int, start_offset: int) -> int | None:
@@ -84,11 +92,11 @@ class ScannedRun(NamedTuple):
         stopped_at = self.damage.stopped_at
         return headers if stopped_at is None else headers[headers["position"] < stopped_at]
 
-    def decode(self, columns: RecordColumns) -> Iterator[bool]:
-        """Decode batches into columns; yield after each step whether they are full.
+    def decode(self, columns: RecordColumns) -> Iterator[int]:
+        """Decode batches into columns; yield after each step how many are decoded.
 
-        The caller empties full columns. A batch with invalid records raises `CorruptionError`,
-        unless it is skipped.
+        Before the last one the columns are full, and the caller empties them. A batch with invalid
+        records raises `CorruptionError`, unless it is skipped.
         """
         done = 0
         while done < len(self.headers):
@@ -104,7 +112,7 @@ class ScannedRun(NamedTuple):
                 done = int(np.searchsorted(self.headers["position"], error.position or 0))
                 self.damage.skip_batch(error, self.segment, self.headers[done])
                 done = len(self.headers) if self.damage.has_stopped else done + 1
-            yield done < len(self.headers)
+            yield done
 
     def decoded(self, columns: RecordColumns) -> Iterator[tuple[int, dict[str, Any]]]:
         """Decode batches into empty columns; yield rows and buffers after each step."""
@@ -136,7 +144,7 @@ class RangeScan:
         self.damage = CorruptionHandler() if damage is None else damage
         self.is_at_stop = self.is_after_segment = False
         self.next_offset: int | None = None
-        self._log, self._end_offset = log, end_offset
+        self._log, self._start_offset, self._end_offset = log, start_offset, end_offset
         self._known_end_offset = known_end_offset
         self._stop: int | None = None
 
@@ -154,25 +162,101 @@ class RangeScan:
         )
 
     def runs(
-        self,
-        *,
-        verify_crc: bool = False,
-        decodes: bool = False,
-        few: bool = False,
-        mapped: bool = False,
-        room: Callable[[int], memoryview] | None = None,
-        is_wanted: Callable[[LogSegment], bool] | None = None,
-        start: ScanStart | None = None,
-        stop: int | None = None,
+        self, *, verify_crc: bool = False, decodes: bool = False, few: bool = False
     ) -> Iterator[ScannedRun]:
         """Scan batches from the one with the start to the one with the end.
 
-        Reads begin small for a `few` records; `is_wanted` selects segments; `start` is where to
-        continue, up to the byte `stop`; the rest is as for `LogFile.runs`.
+        Reads begin small for a `few` records; the rest is as for `LogFile.runs`.
         """
+        for segment, run in self._steps(few=few, verify_crc=verify_crc, decodes=decodes):
+            assert isinstance(run, BatchRun)
+            yield ScannedRun(segment, run, run.headers, self.damage)
+
+    def decode(
+        self,
+        columns: RecordColumns,
+        *,
+        visible: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+        few: bool = False,
+        is_wanted: Callable[[LogSegment], bool] | None = None,
+        start: ScanStart | None = None,
+        stop: int | None = None,
+        **reading: Any,
+    ) -> Iterator[DecodedRun]:
+        """Decode the same batches into columns, which the caller empties at a pause.
+
+        `visible` selects batches by their headers; `is_wanted` selects segments; `start` is where
+        to continue, up to the byte `stop`; the rest is as for `runs`.
+        """
+        if visible is None and not reading.get("mapped"):
+            reading["columns"] = columns
+        steps = self._steps(few=few, is_wanted=is_wanted, start=start, stop=stop, **reading)
+        return self._decoded(steps, columns, visible)
+
+    def decode_piece(
+        self,
+        columns: RecordColumns,
+        start: ScanStart,
+        file: LogFile,
+        *,
+        visible: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+        **reading: Any,
+    ) -> Iterator[DecodedRun]:
+        """Decode a segment from a position on; `file` may end before the segment does."""
+        if visible is None and not reading.get("mapped"):
+            reading["columns"] = columns
+        steps = self._runs_of(
+            start.segment, file, start.position, next_offset=start.next_offset, **reading
+        )
+        return self._decoded(steps, columns, visible)
+
+    def _decoded(
+        self,
+        steps: Iterator[tuple[LogSegment, BatchRun | DecodedRun]],
+        columns: RecordColumns,
+        visible: Callable[[NDArray[Any]], NDArray[Any]] | None,
+    ) -> Iterator[DecodedRun]:
+        """Decode what is not decoded yet."""
+        for segment, run in steps:
+            if isinstance(run, DecodedRun):
+                yield run
+            else:
+                yield from self._decode_run(segment, run, columns, visible)
+
+    def _decode_run(
+        self,
+        segment: LogSegment,
+        run: BatchRun,
+        columns: RecordColumns,
+        visible: Callable[[NDArray[Any]], NDArray[Any]] | None,
+    ) -> Iterator[DecodedRun]:
+        """Decode the batches of a run."""
+        headers, first_offset = run.headers, int(run.headers["base_offset"][0])
+        if self.first_offset > self._start_offset:
+            headers = headers[headers["last_offset"] >= self.first_offset]
+        if visible is not None:
+            headers = visible(headers)
+        for done in ScannedRun(segment, run, headers, self.damage).decode(columns):
+            if done < len(headers):
+                count = int(np.searchsorted(run.headers["position"], headers["position"][done]))
+                before = run.first(count) if count else run
+                position = before.end_position if count else run.position
+                next_offset = before.next_offset if count else run.smallest_offset
+                yield DecodedRun(position, first_offset, next_offset, is_paused=True)
+        yield DecodedRun(run.end_position, first_offset, run.next_offset, is_paused=False)
+
+    def _steps(
+        self,
+        *,
+        few: bool = False,
+        is_wanted: Callable[[LogSegment], bool] | None = None,
+        start: ScanStart | None = None,
+        stop: int | None = None,
+        **reading: Any,
+    ) -> Iterator[tuple[LogSegment, BatchRun | DecodedRun]]:
+        """Scan batches; with `columns`, decode those that are usual."""
         gone: str | PathLike[str] | None = None
         segment: LogSegment | None = None
-        reading = {"verify_crc": verify_crc, "decodes": decodes, "mapped": mapped, "room": room}
         self.is_at_stop = self.is_after_segment = False
         self._stop = stop
         while True:
@@ -183,7 +267,10 @@ class RangeScan:
                     segments = iter(start.segments)
                     if start.file is not None:
                         segment = next(segments)
-                        yield from self.scan_from(start, start.file, **reading)
+                        yield from self._runs_of(
+                            segment, start.file, start.position,
+                            next_offset=start.next_offset, **reading,
+                        )
                         if self.damage.has_stopped or self.is_at_stop:
                             return
                         if stop is not None:
@@ -204,23 +291,14 @@ class RangeScan:
                 self._log.refresh()
                 start = self._stop = None
 
-    def scan_from(self, start: ScanStart, file: LogFile, **reading: Any) -> Iterator[ScannedRun]:
-        """Scan one segment from a position on; `file` may end before the segment does."""
-        segment = start.segment
-        for run in self._runs_of(
-            segment, file, start.position, next_offset=start.next_offset, **reading
-        ):
-            yield ScannedRun(segment, run, run.headers, self.damage)
-
     def _scan(
         self, segment: LogSegment, file: LogFile, *, few: bool, **reading: Any
-    ) -> Iterator[ScannedRun]:
+    ) -> Iterator[tuple[LogSegment, BatchRun | DecodedRun]]:
         """Scan a segment from the start offset, or its own start, on."""
         position = segment.position_before(self.first_offset, file)
         is_small = few or position > 0 or self._end_offset - self.first_offset < SMALL_RANGE
         first_read = SMALLEST_READ if is_small else LARGEST_READ
-        for run in self._runs_of(segment, file, position, first_read=first_read, **reading):
-            yield ScannedRun(segment, run, run.headers, self.damage)
+        yield from self._runs_of(segment, file, position, first_read=first_read, **reading)
 
     def _runs_of(
         self,
@@ -230,7 +308,7 @@ class RangeScan:
         *,
         next_offset: int | None = None,
         **reading: Any,
-    ) -> Iterator[BatchRun]:
+    ) -> Iterator[tuple[LogSegment, BatchRun | DecodedRun]]:
         """Scan a segment up to the end offset; skip corrupt bytes if requested."""
         before = next_offset
         # Not the start offset: after corrupt bytes, the batch that contains it may begin before it.
@@ -240,11 +318,12 @@ class RangeScan:
         following = segment.next_base_offset
         ends = INT64_MAX if following is None else following
         is_whole = ends <= self._end_offset
+        end_offset = INT64_MAX if is_whole else self._end_offset
         while position < file.size:
             try:
-                for scanned in file.runs(position, next_offset=before, **reading):
+                for scanned in self._file_runs(file, position, before, end_offset, **reading):
                     run = self._up_to_stop(scanned)
-                    yield run
+                    yield segment, run
                     position, next_offset = run.end_position, run.next_offset
                     self._next_offset = max(self._next_offset, next_offset)
                     self.next_offset = next_offset
@@ -259,8 +338,55 @@ class RangeScan:
                 before = None
         self._check_end(segment, file, position)
 
-    def _up_to_stop(self, run: BatchRun) -> BatchRun:
+    def _file_runs(
+        self,
+        file: LogFile,
+        position: int,
+        next_offset: int | None,
+        end_offset: int,
+        *,
+        columns: RecordColumns | None = None,
+        first_read: int = LARGEST_READ,
+        **reading: Any,
+    ) -> Iterator[BatchRun | DecodedRun]:
+        """Scan a file from a position on; with `columns`, decode the usual batches at once."""
+        if columns is None or self.first_offset > self._start_offset:
+            yield from file.runs(
+                position, next_offset=next_offset, first_read=first_read, **reading
+            )
+            return
+        read_size = min(first_read, USUAL_READ)
+        while position < file.size:
+            is_usual = False
+            while (
+                decoded := file.decode_usual(
+                    columns,
+                    position,
+                    next_offset=next_offset,
+                    end_position=self._stop,
+                    end_offset=end_offset,
+                    verify_crc=reading["verify_crc"],
+                    read_size=read_size,
+                )
+            ) is not None:
+                yield decoded
+                is_usual, read_size = True, min(4 * read_size, USUAL_READ)
+                position, next_offset = decoded.end_position, decoded.next_offset
+            for run in file.runs(
+                position, next_offset=next_offset, first_read=first_read, **reading
+            ):
+                yield run
+                position, next_offset = run.end_position, run.next_offset
+                if is_usual:
+                    break  # those after it may be usual again
+            else:
+                return
+
+    def _up_to_stop(self, run: BatchRun | DecodedRun) -> BatchRun | DecodedRun:
         """Return the batches of a run before the stop, if a batch ends there."""
+        if isinstance(run, DecodedRun):
+            self.is_at_stop = run.end_position == self._stop
+            return run
         if self._stop is None or run.end_position < self._stop:
             return run
         count = int(np.searchsorted(run.headers["position"], self._stop))

@@ -4,7 +4,7 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 import pyarrow as pa
 
 from kafkastore.arguments import (
+    INT64_MAX,
     INT64_MIN,
     check_choice,
     check_collection,
@@ -66,6 +67,7 @@ EXACT_TYPES = {
     HEADERS_COLUMN: pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),
 }
 _STRING = pa.string()
+_from_buffers, _py_buffer = pa.Array.from_buffers, pa.py_buffer
 #: The encoding that keys and values can be decoded from.
 UTF_8 = "utf-8"
 #: The type of a dictionary-encoded `topic`.
@@ -225,7 +227,7 @@ def read(log: LogView, options: ArrowOptions) -> Iterator[pa.RecordBatch]:
     if threads == 1 or reading.is_small or _is_small(limit):
         batches = reading.in_order()
     else:
-        batches = read_parallel([reading], threads)
+        batches = read_parallel([reading], threads, partial(_columns, options))
     yield from batches if limit is None else first_rows(batches, limit)
 
 
@@ -239,7 +241,7 @@ def read_many(logs: Iterable[LogView], options: ArrowOptions) -> Iterator[pa.Rec
     if threads == 1 or _is_small(limit) or options.has_few_offsets:
         batches = _one_by_one(logs, options)
     else:
-        batches = read_parallel(_opened(logs, options), threads)
+        batches = read_parallel(_opened(logs, options), threads, partial(_columns, options))
     yield from batches if limit is None else first_rows(batches, limit)
 
 
@@ -277,7 +279,6 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
     start, end = log.bounds(options.start_offset, options.end_offset)
     damage = CorruptionHandler(options.on_corrupt, options.skipped)
     start_timestamp = cast("int | None", options.start_timestamp)
-    end_timestamp = cast("int | None", options.end_timestamp)
     may_reach = None
     # The timestamp of a record without one is -1.
     if options.indexes == "trust" and start_timestamp is not None and start_timestamp >= 0:
@@ -290,26 +291,13 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
         aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
     elif reads_committed(isolation):
         end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
-    settings: dict[str, Any] = {
-        "include_control": options.include_control,
-        "binary_view": options.binary_view,
-        "in_millis": options.exact,
-        "max_rows": options.batch_rows if limit is None else max(min(options.batch_rows, limit), 1),
-        "max_bytes": options.batch_bytes,
-        "max_decompressed_bytes": options.max_decompressed_bytes,
-        "start_offset": start,
-        "end_offset": end,
-    }
-    if start_timestamp is not None:
-        settings["start_timestamp"] = start_timestamp
-    if end_timestamp is not None:
-        settings["end_timestamp"] = end_timestamp
     most_records = end - start if limit is None else min(limit, end - start)
     return LogReading(
         log,
         RangeScan(log, start, end, damage, known_end_offset=options.known_end_offset),
         (start, end),
-        partial(_ArrowBatches, options, log, settings),
+        partial(_columns, options, start, end),
+        _ArrowBatches(options, log).take,
         aborted=aborted,
         broken=broken,
         is_wanted=may_reach,
@@ -318,9 +306,32 @@ def _open(log: LogView, options: ArrowOptions) -> LogReading:
             "verify_crc": verify,
             "decodes": options.on_corrupt == "raise"
             and start_timestamp is None
-            and end_timestamp is None,
+            and options.end_timestamp is None,
             "mapped": options.binary_view,
         },
+    )
+
+
+def _columns(
+    options: ArrowOptions, start_offset: int = 0, end_offset: int = INT64_MAX
+) -> RecordColumns:
+    """Make columns for a range of offsets, or one that is set later."""
+    settings: dict[str, Any] = {}
+    for name in _TIMESTAMPS:
+        if (time := getattr(options, name)) is not None:
+            settings[name] = time
+    rows, limit = options.batch_rows, options.limit
+    return RecordColumns(
+        options.schema.names,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        include_control=options.include_control,
+        binary_view=options.binary_view,
+        in_millis=options.exact,
+        max_rows=rows if limit is None else max(min(rows, limit), 1),
+        max_bytes=options.batch_bytes,
+        max_decompressed_bytes=options.max_decompressed_bytes,
+        **settings,
     )
 
 
@@ -367,63 +378,47 @@ def first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Rec
 class _ArrowBatches:
     """Build Arrow record batches from the buffers of `RecordColumns`."""
 
-    def __init__(self, options: ArrowOptions, log: LogView, settings: dict[str, Any]) -> None:
+    def __init__(self, options: ArrowOptions, log: LogView) -> None:
         self._schema = options.schema
-        self.columns = RecordColumns(self._schema.names, **settings)
         self._batch_rows = options.batch_rows
         self._is_binary = options.decode is None
-        # Cached: Arrow creates new objects at each access to fields and types.
-        self._fields = [(field.name, field.type) for field in self._schema]
         self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
         self._all_topics = options.all_topics
         self._repeated: dict[str, pa.Array] = {}
+        self._columns = [(field.name, self._maker(field)) for field in self._schema]
 
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """Yield the decoded rows, in batches of at most `batch_rows`."""
-        rows, buffers = self.columns.take()
+    def take(self, columns: RecordColumns) -> list[pa.RecordBatch]:
+        """Return the decoded rows, in batches of at most `batch_rows`."""
+        rows, buffers = columns.take()
         if not rows:
-            return
-        arrays = [self._array(name, kind, rows, buffers) for name, kind in self._fields]
+            return []
+        arrays = [make(rows, buffers.get(name)) for name, make in self._columns]
         if arrays:
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         else:  # no columns: only a number of rows
             nothing = pa.Array.from_buffers(pa.struct([]), rows, [None])
             batch = pa.RecordBatch.from_struct_array(nothing)
-        if rows <= self._batch_rows:
-            yield batch
-        else:
-            for first in range(0, rows, self._batch_rows):
-                yield batch.slice(first, self._batch_rows)
+        size = self._batch_rows
+        if rows <= size:
+            return [batch]
+        return [batch.slice(first, size) for first in range(0, rows, size)]
 
-    def _array(self, name: str, kind: pa.DataType, rows: int, buffers: dict[str, Any]) -> pa.Array:
-        """Wrap one column's buffers as an Arrow array, without a copy."""
+    def _maker(self, field: pa.Field) -> Callable[[int, Any], pa.Array]:
+        """Return what wraps one column's buffers as an Arrow array, without a copy."""
+        name, kind = field.name, field.type
         if name in self._same:
-            return self._repeat(name, kind, rows)
-        parts = buffers[name]
+            return partial(self._repeat, name, kind)
         if name in ("key", "value"):
-            return _binary(kind, rows, parts) if self._is_binary else _text(rows, parts, kind)
+            return partial(_binary if self._is_binary else _text, kind)
         if name == "timestamp":
-            nulls, validity, values = parts
-            return pa.Array.from_buffers(
-                kind, rows, [_validity(validity), pa.py_buffer(values)], nulls
-            )
+            return partial(_timestamps, kind)
         if name == HEADERS_COLUMN:
-            nulls, validity, offsets, name_count, names, values = parts
-            name_type, value_type = list(kind.value_type)
-            is_exact = name_type.type == pa.binary()
-            as_names = partial(_binary, pa.binary()) if is_exact else _text
-            pairs = pa.StructArray.from_arrays(
-                [as_names(name_count, names), _binary(pa.binary(), name_count, values)],
-                fields=[name_type, value_type],
-            )
-            wrapped = [_validity(validity), pa.py_buffer(offsets)]
-            return pa.Array.from_buffers(kind, rows, wrapped, nulls, children=[pairs])
+            return partial(_headers, kind)
         if name in ("is_transactional", "is_control"):
-            bytes_array = pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(parts)], 0)
-            return bytes_array.cast(pa.bool_())
-        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(parts)], 0)
+            return _booleans
+        return partial(_numbers, kind)
 
-    def _repeat(self, name: str, kind: pa.DataType, rows: int) -> pa.Array:
+    def _repeat(self, name: str, kind: pa.DataType, rows: int, _: Any) -> pa.Array:
         """Return an array with the same value in every row."""
         made = self._repeated.get(name)
         if made is None or len(made) < rows:
@@ -438,26 +433,52 @@ class _ArrowBatches:
 
 
 def _validity(bits: Any) -> pa.Buffer | None:
-    return None if bits is None else pa.py_buffer(bits)
+    return None if bits is None else _py_buffer(bits)
+
+
+def _numbers(kind: pa.DataType, rows: int, numbers: Any) -> pa.Array:
+    return _from_buffers(kind, rows, [None, _py_buffer(numbers)], 0)
+
+
+def _booleans(rows: int, flags: Any) -> pa.Array:
+    return _numbers(pa.uint8(), rows, flags).cast(pa.bool_())
+
+
+def _timestamps(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any]) -> pa.Array:
+    nulls, validity, values = parts
+    return _from_buffers(kind, rows, [_validity(validity), _py_buffer(values)], nulls)
+
+
+def _headers(kind: pa.DataType, rows: int, parts: tuple[Any, ...]) -> pa.Array:
+    nulls, validity, offsets, name_count, names, values = parts
+    name_type, value_type = list(kind.value_type)
+    as_names = _binary if name_type.type == pa.binary() else _text
+    pairs = pa.StructArray.from_arrays(
+        [as_names(name_type.type, name_count, names), _binary(pa.binary(), name_count, values)],
+        fields=[name_type, value_type],
+    )
+    wrapped = [_validity(validity), _py_buffer(offsets)]
+    return _from_buffers(kind, rows, wrapped, nulls, children=[pairs])
 
 
 def _binary(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
     nulls, validity, places, content = parts
-    buffers = content if isinstance(content, list) else [content]
-    wrapped = [_validity(validity), pa.py_buffer(places), *map(pa.py_buffer, buffers)]
-    return pa.Array.from_buffers(kind, rows, wrapped, nulls)
+    wrapped = [_validity(validity), _py_buffer(places)]
+    if isinstance(content, list):
+        wrapped += map(_py_buffer, content)
+    else:
+        wrapped.append(_py_buffer(content))
+    return _from_buffers(kind, rows, wrapped, nulls)
 
 
 def as_text(values: pa.Array) -> pa.Array:
     """Return an array of bytes, not a slice of one, as strings: see `_text`."""
     validity, places, content = values.buffers()
     content = b"" if content is None else content
-    return _text(len(values), (values.null_count, validity, places, content))
+    return _text(_STRING, len(values), (values.null_count, validity, places, content))
 
 
-def _text(
-    rows: int, parts: tuple[int, Any, Any, Any], kind: pa.DataType = _STRING
-) -> pa.Array:
+def _text(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
     """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
     texts = _binary(kind, rows, parts)
     try:

@@ -29,8 +29,10 @@ from kafkastore.formats.indexes.entries import LogOffsetPosition
 from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote, level2_cache_bytes
+from kafkastore.segment.piece_decoder import PieceDecoder
 from kafkastore.segment.regular_file import open_regular
 from kafkastore.segment.salvage import (
     can_begin_batch,
@@ -39,6 +41,7 @@ from kafkastore.segment.salvage import (
     next_batch,
 )
 from kafkastore.segment.timestamp_search import SegmentSearch
+from kafkastore.segment.usual_batches import read_usual
 from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 
@@ -89,6 +92,18 @@ class BatchRun(NamedTuple):
         return self.data[at : at + int(self.headers["size"][index])]
 
 
+class DecodedRun(NamedTuple):
+    """Successive batches whose records are in columns already.
+
+    With `is_paused` the columns may be full, and the batches after it may be decoded as well.
+    """
+
+    end_position: int
+    first_offset: int
+    next_offset: int
+    is_paused: bool
+
+
 class SegmentBounds(NamedTuple):
     """The position of a segment in its log, which determines what its bytes may be."""
 
@@ -123,7 +138,7 @@ class LogFile:
         self._end: int | None = None
         self._descriptor = -1
         self._descriptor = open_regular(path)
-        self.size = os.fstat(self._descriptor).st_size
+        self.size = self._whole_size = os.fstat(self._descriptor).st_size
 
     def copy(self, size: int | None = None) -> LogFile:
         """Return the same file with a descriptor of its own; `size` lets it end earlier."""
@@ -236,6 +251,72 @@ class LogFile:
             next_read = min(read_size, self.size - position)
             if len(headers) < HEADERS_A_SCAN and len(data) < next_read:
                 headers = _headers_for(next_read)
+
+    def decode_usual(
+        self,
+        columns: RecordColumns,
+        position: int,
+        *,
+        next_offset: int | None,
+        end_position: int | None,
+        end_offset: int,
+        verify_crc: bool,
+        read_size: int,
+    ) -> DecodedRun | None:
+        """Decode usual batches up to a byte, or the first one that reaches an offset.
+
+        None if the batch at `position` is not usual: `runs` says what it is. The rest is as for
+        `runs`.
+        """
+        if self.bounds is None:
+            return None
+        smallest, largest = self.bounds.offsets
+        run = DecodedRun(
+            *read_usual(
+                columns,
+                self._descriptor,
+                position,
+                self.size if end_position is None else min(end_position, self.size),
+                self._whole_size,
+                smallest=smallest if next_offset is None else next_offset,
+                largest=largest,
+                end_offset=end_offset,
+                verify_crc=verify_crc,
+                read_size=read_size,
+            )
+        )
+        return run if run.end_position > position or run.is_paused else None
+
+    def add_piece(
+        self,
+        decoder: PieceDecoder,
+        position: int,
+        *,
+        end_position: int | None,
+        offsets: tuple[int, int],
+        end_offset: int,
+        verify_crc: bool,
+        read_size: int,
+    ) -> bool:
+        """Add a piece of the file to what threads decode, as `decode_usual` does.
+
+        `offsets` are those of the records: inclusive, exclusive. Returns whether to start a thread.
+        """
+        assert self.bounds is not None
+        smallest, largest = self.bounds.offsets
+        return decoder.add(
+            self._descriptor,
+            position,
+            self.size if end_position is None else min(end_position, self.size),
+            self._whole_size,
+            smallest=smallest,
+            largest=largest,
+            start_offset=offsets[0],
+            end_offset=offsets[1],
+            last_offset=end_offset,
+            verify_crc=verify_crc,
+            read_size=read_size,
+        )
 
     def _map(self) -> memoryview:
         """Map the file; the mapping lives as long as something refers to it."""

@@ -47,27 +47,39 @@ cdef struct Window:
     int error                # why there are not more; 0: the file ends
 
 
+cdef inline Py_ssize_t read_some(
+    int descriptor, uint8_t* buffer, Py_ssize_t size, int64_t position, int* error
+) noexcept nogil:
+    """Read so many bytes, or those before an error of the system (0: the end of the file)."""
+    cdef Py_ssize_t got, done = 0
+    error[0] = 0
+    if not have(descriptor, position, position + size):
+        error[0] = EIO
+        return 0
+    while done < size:
+        got = pread(descriptor, buffer + done, size - done, position + done)
+        if got < 0:
+            if errno == EINTR:
+                continue
+            error[0] = errno
+            break
+        if got == 0:
+            break
+        done += got
+    return done
+
+
 cdef inline bint read_at(
     int descriptor, uint8_t* buffer, Py_ssize_t size, int64_t position
 ) noexcept nogil:
     """Read just so many bytes; False where they are not there, or can't be read."""
-    cdef Py_ssize_t got, done = 0
-    if not have(descriptor, position, position + size):
-        return False
-    while done < size:
-        got = pread(descriptor, buffer + done, size - done, position + done)
-        if got < 0 and errno == EINTR:
-            continue
-        if got <= 0:
-            return False
-        done += got
-    return True
+    cdef int error
+    return read_some(descriptor, buffer, size, position, &error) == size
 
 
 cdef inline SearchOutcome fill(Window* window, int64_t position, int64_t wanted) noexcept nogil:
     """Have so many bytes from a position in the window, or all that there are."""
     cdef int64_t left = window.file_size - position
-    cdef Py_ssize_t got, done = 0
     cdef uint8_t* larger
     wanted = min(wanted, left)
     if window.start <= position and position + wanted <= window.start + window.size:
@@ -80,22 +92,8 @@ cdef inline SearchOutcome fill(Window* window, int64_t position, int64_t wanted)
         window.bytes = larger
         window.capacity = wanted
     window.start = position
-    window.size = 0
-    window.error = 0
-    if not have(window.descriptor, position, position + wanted):
-        window.error = EIO
-        return IS_FOUND
-    while done < wanted:
-        got = pread(window.descriptor, window.bytes + done, wanted - done, position + done)
-        if got < 0:
-            if errno == EINTR:
-                continue
-            window.error = errno   # reported only if more is needed than could be read
-            break
-        if got == 0:
-            break                  # the file was cut meanwhile
-        done += got
-    window.size = done
+    # An error is reported only if more is needed than could be read.
+    window.size = read_some(window.descriptor, window.bytes, wanted, position, &window.error)
     return IS_FOUND
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -30,7 +32,7 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
 from kafkastore.lookup.checking_ahead import check_ahead
 from kafkastore.lookup.rules import LookupChoice
-from kafkastore.paths import open_path, to_path
+from kafkastore.paths import is_remote, open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
 from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
@@ -326,7 +328,7 @@ class LogStore(ArrowExport):
         Parameters
         ----------
         topics : str or iterable of str, optional
-            One topic or several. Default: all.
+            One topic or several, by names or patterns such as ``"ord*"``. Default: all.
         columns : sequence of str, optional
             As for `PartitionLog.to_arrow`.
         partitions : iterable, optional
@@ -346,7 +348,7 @@ class LogStore(ArrowExport):
         Raises
         ------
         UnknownTopicError
-            If the store has no partition of a topic.
+            If the store has no partition of a topic, or no topic that matches a pattern.
         KeyError
             If the store does not contain a partition.
         DuplicatePartitionError
@@ -371,7 +373,9 @@ class LogStore(ArrowExport):
             raise ArgumentValueError("partitions", "None if topics are named", partitions)
         named = [topics] if isinstance(topics, str) else topics
         check_collection("topics", named)
-        return self.chosen([each for name in named for each in self.topic(name).topic_partitions])
+        topics_here = self.topics
+        found = (topic for name in named for topic in topics_here.matching(name))
+        return self.chosen([each for topic in found for each in topic.topic_partitions])
 
     def offsets_for_times(
         self,
@@ -596,12 +600,26 @@ def _topic_partition(path: Path) -> TopicPartition:
         ) from error
 
 
+def _hint_at_path(path: Path) -> str:
+    """Return the existing path that a missing one resembles; empty if none does."""
+    if is_remote(path):
+        return ""
+    with suppress(OSError):
+        missing = next(each for each in (*reversed(path.parents), path) if not each.exists())
+        names = sorted(each.name for each in missing.parent.iterdir() if each.is_dir())
+        partitions = [name for name in names if name.rpartition("-")[0] == missing.name]
+        close = partitions or get_close_matches(missing.name, names, n=1)
+        if close and (meant := missing.parent / close[0] / path.relative_to(missing)).is_dir():
+            return f"; did you mean {meant}?"
+    return ""
+
+
 def _open_log_dir(path: Path) -> LogDir:
     """Return the log directory at `path`, or raise `NotALogDirectoryError`."""
     log_dir = LogDir(path)
     try:
         if not path.exists():
-            raise NotALogDirectoryError(f"{path} does not exist")
+            raise NotALogDirectoryError(f"{path} does not exist{_hint_at_path(path)}")
         if not path.is_dir():
             raise NotALogDirectoryError(
                 f"{path} is a file, not a Kafka log directory; kafkastore dump shows single files"
@@ -618,6 +636,9 @@ def _open_log_dir(path: Path) -> LogDir:
         empty = ", ".join(place.name for place in [*partitions.values()][:3])
         why = f"its partition directories have no segments ({empty})"
     elif not any(path.iterdir()):
+        with suppress(InvalidNameError):
+            parse_partition_directory(path.name)
+            raise NotALogDirectoryError(f"{path} is empty: a partition directory has .log files")
         why = "it is empty"
     else:
         why = "it has no partition directories (topic-0, ...)"

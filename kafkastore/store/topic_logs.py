@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from kafkastore.arguments import check_collection, whole_number
-from kafkastore.errors import UnknownTopicError
+from kafkastore.errors import ArgumentTypeError, UnknownTopicError
 from kafkastore.formats.records.record_batch import Record
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.arrow_export import ArrowExport
@@ -19,8 +20,29 @@ if TYPE_CHECKING:
     from kafkastore.store.latest_records import LatestArguments
     from kafkastore.store.log_table import LogTable
 
+#: The characters with which a name is a pattern; Kafka allows none of them in a topic's name.
+_WILDCARDS = frozenset("*?[")
 #: How many topics' names are shown.
 _SHOWN_NAMES = 10
+
+
+def match_topics(pattern: str, names: Iterable[str]) -> list[str]:
+    """Return the name that equals a pattern, or else all names that match it.
+
+    >>> match_topics("ord*", ["orders", "order-items", "users"])
+    ['orders', 'order-items']
+    """
+    names = list(names)
+    if pattern in names:
+        return [pattern]
+    if not is_pattern(pattern):
+        return []
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a topic's name, as given, is a pattern."""
+    return not _WILDCARDS.isdisjoint(name)
 
 
 class LogSource(Protocol):
@@ -273,8 +295,32 @@ class Topics(Mapping[str, TopicLogs]):
         try:
             return TopicLogs(self._store, name, tuple(self._partitions[name]))
         except (KeyError, TypeError):
-            near = get_close_matches(str(name), self._partitions, 3) or [*self._partitions][:3]
-            raise UnknownTopicError(name, near, self._store.paths) from None
+            near = get_close_matches(str(name), self._partitions, 3)
+            others = () if near else tuple(islice(self._partitions, 3))
+            raise UnknownTopicError(name, near, self._store.paths, others) from None
+
+    def matching(self, pattern: str) -> list[TopicLogs]:
+        """Return the topic of a name, or those that match a pattern such as ``ord*``.
+
+        Parameters
+        ----------
+        pattern : str
+            ``*`` stands for any characters, ``?`` for one, ``[ab]`` for one of these. A topic whose
+            name is `pattern` itself is the only match.
+
+        Returns
+        -------
+        list of TopicLogs
+            At least one, sorted by name.
+
+        Raises
+        ------
+        UnknownTopicError
+            If no topic matches.
+        """
+        if not isinstance(pattern, str):
+            raise ArgumentTypeError("topics", "names such as 'orders' or 'ord*'", pattern)
+        return [self[name] for name in match_topics(pattern, self._partitions) or (pattern,)]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._partitions)

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import InvalidConfigError
@@ -322,4 +323,7 @@ def _invalid(name: str, value: object, wanted: str) -> InvalidConfigError:
 
 def _unknown(option: object) -> InvalidConfigError:
     """Build the error for an option that Kafka does not have."""
-    return InvalidConfigError(str(option), "is not a topic configuration of Kafka")
+    names = [name.replace("_", ".") for name in _FIELDS]
+    near = get_close_matches(str(option), names, n=1, cutoff=0.9)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return InvalidConfigError(str(option), f"is not a topic configuration of Kafka{hint}")

@@ -349,8 +349,15 @@ def test_a_full_disk_under_stdout_is_reported(sample_root: Path) -> None:
         )
     assert process.returncode == 2
     assert process.stderr == (
-        "kafkastore: no space is left on the disk; free some space, or choose another directory\n"
+        "kafkastore: standard output: no space is left on the disk; free some space, or choose "
+        "another directory\n"
     )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a full device")
+def test_a_full_device_is_named(run: Run, sample_root: Path) -> None:
+    ran = run("cat", sample_root, "-o", "/dev/full")
+    assert_one_sentence(ran, "/dev/full: no space is left on the disk")
 
 
 LIMITED = """
@@ -415,4 +422,4 @@ def test_a_number_that_is_too_large_is_refused(
 ) -> None:
     """The number would need more memory than exists, or does not fit 64 bits."""
     given = [sample_root if word == "ROOT" else word for word in words]
-    assert_one_sentence(run(*given, number), words[-1], number, "is not in the range")
+    assert_one_sentence(run(*given, number), words[-1], number, "must be an int from")

@@ -90,3 +90,12 @@ def test_a_topic_with_a_corrupt_partition_is_left_out(run: Run, tmp_path: Path) 
 @pytest.mark.parametrize("option", [["--tail", "3"], ["--follow"]])
 def test_options_that_do_not_fit_are_refused(run: Run, root: Path, option: list[str]) -> None:
     assert_one_sentence(run("cat", root, "--latest", *option))
+
+
+def test_uncommitted_records_are_refused_because_only_committed_ones_count(
+    run: Run, sample_root: Path
+) -> None:
+    plain = run("cat", sample_root, "--latest", "--json")
+    assert plain == run("cat", sample_root, "--latest", "--json", "--isolation", "read_committed")
+    ran = run("cat", sample_root, "--latest", "--isolation", "read_uncommitted")
+    assert_one_sentence(ran, "--latest reads committed records only", "--isolation")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -122,3 +123,25 @@ def test_kinds_keep_their_order_and_each_counts_the_lines_not_printed() -> None:
     assert list(group_lines(lines, verbose=True)) == [line for _, line in lines]
     (group,) = group_items(range(1000), lambda number: None, verbose=False)
     assert (group.shown, group.more, group.count, group.last) == ([0, 1, 2, 3, 4], 995, 1000, 999)
+
+
+@pytest.mark.parametrize("command", ["migrate", "reindex", "repair", "convert"])
+def test_the_summaries_of_all_plans_come_before_their_details(
+    run: Run, sample_root: Path, writable_copy: Callable[[Path], Path], command: str
+) -> None:
+    other = writable_copy(sample_root)
+    shown = run(command, sample_root, other, "--topic", "up-1").out
+    assert shown.count("of new bytes") == 2
+    assert shown.count("\nchange  ") == 2
+    assert shown.rindex("of new bytes") < shown.index("\nchange  ")
+    for root in (sample_root, other):
+        assert f"\n{root}:\nchange  " in shown
+    if command == "migrate":
+        assert shown.rindex("correct before") < shown.index("\nchange  ")
+    actions = run(command, sample_root, "--json", "--topic", "up-1").lines
+    counts = Counter(
+        "create" if row["before"] is None else "replace"
+        for row in actions if row["kind"] == "change"
+    )
+    parts = ", ".join(f"{action} {count}" for action, count in counts.items())
+    assert (f"({parts})" in shown) == (len(counts) > 1)

@@ -84,7 +84,7 @@ def test_all_rules_are_shown_in_columns_with_a_note_where_they_differ(
     assert first.split()[2:6] == ["none", "35", "none", "35"]
     assert first.endswith("legacy finds nothing, 4.3 finds nothing")
     assert second.split()[2:6] == ["0", "none", "none", "none"]
-    assert second.endswith("no record is at or after this time")
+    assert second.endswith("no record is at or after this time; begin at the log end, 80")
 
 
 def test_notes_count_the_offsets_between(run: Run, sample_root: Path) -> None:

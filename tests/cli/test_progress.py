@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,11 +24,23 @@ COMMANDS = {
 }
 
 
-def run_on_terminal(arguments: list[str]) -> str:
+#: Ten steps, of which the bar does not know the number before the first.
+STEPS = """
+import time
+from kafkastore.cli.output.progress import progress, to_progress_callback
+with progress("steps", None) as bar:
+    show = to_progress_callback(bar)
+    for done in range(1, 11):
+        time.sleep(0.3)
+        show(done, 10)
+"""
+
+
+def run_on_terminal(arguments: list[str], program: str = "kafkastore") -> str:
     """Run a command on a terminal, and return the bytes it sends."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(
-        [str(Path(sys.executable).with_name("kafkastore")), *arguments],
+        [str(Path(sys.executable).with_name(program)), *arguments],
         stdin=terminal, stdout=terminal, stderr=terminal,
         env=os.environ | {"TERM": "xterm", "COLUMNS": "200", "LINES": "50"},
     ):
@@ -64,3 +77,17 @@ def test_there_is_no_progress_bar_between_lines_of_json_on_a_terminal(
 ) -> None:
     shown = run_on_terminal([command, str(sample_root), "--json"])
     assert len([json.loads(line) for line in shown.splitlines()]) > 3
+
+
+def test_the_bar_shows_how_much_time_is_left() -> None:
+    shown = run_on_terminal(["-c", STEPS], "python")
+    assert "10/10" in shown
+    left = [int(each) for each in re.findall(r"(\d+)s left", shown)]
+    assert left
+    assert left[-1] <= left[0], "it counts down"
+
+
+def test_a_copy_shows_how_many_files_there_are(sample_root: Path, tmp_path: Path) -> None:
+    shown = run_on_terminal(["migrate", str(sample_root), "--copy-to", str(tmp_path / "copy")])
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert re.search(r"copying 0\.10\.0\.1 .* 27/27 ", text)

@@ -174,9 +174,7 @@ def test_the_disk_of_a_lost_cluster_goes_into_the_cluster_that_the_script_makes(
         assert {each.outcome for each in predicted} == {Outcome.IS_LOADED}
         (unfinished,) = run("transactions", logs, "--json").lines
         positions = tmp_path / "positions.csv"
-        rows = run("lag", disk, "--json").lines
-        positions.write_text("".join(
-            f"{row['group']},{row['topic']},{row['partition']},{row['offset']}\n" for row in rows))
+        positions.write_text(run("lag", disk, "--csv").out)
 
         new.start()
         new.wait_for_replicas()

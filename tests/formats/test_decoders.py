@@ -1,4 +1,5 @@
 """The codecs' C code: what clients write needs nothing else, and nobody else's view differs."""
+import gzip
 import random
 import struct
 
@@ -39,6 +40,8 @@ def texts():
 def test_what_clients_write_is_usual(data):
     assert decompress_usual(SNAPPY, bytes(cramjam.snappy.compress_raw(data)), LIMIT) == data
     assert decompress_usual(SNAPPY, compress(SNAPPY, data), LIMIT) == data
+    assert decompress_usual(GZIP, compress(GZIP, data), LIMIT) == data
+    assert decompress_usual(GZIP, gzip.compress(data, mtime=0), LIMIT) == data
     assert decompress_usual(LZ4, compress(LZ4, data), LIMIT) == data
     assert decompress_usual(ZSTD, compress(ZSTD, data), LIMIT) == data
     streamed = zstandard.ZstdCompressor().compressobj()
@@ -48,7 +51,9 @@ def test_what_clients_write_is_usual(data):
 @pytest.mark.parametrize(
     ("codec", "data"),
     [
-        (GZIP, compress(GZIP, b"x")),
+        (GZIP, compress(GZIP, b"x") * 2),
+        (GZIP, gzip.compress(b"x", mtime=0)[:3] + b"\x08" + gzip.compress(b"x", mtime=0)[4:]),
+        (GZIP, b""),
         (LZ4, lz4.frame.compress(b"x" * 1000, content_checksum=True)),
         (LZ4, lz4.frame.compress(b"x", block_linked=False, store_size=False) * 2),
         (ZSTD, zstandard.compress(b"x") * 2),

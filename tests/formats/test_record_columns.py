@@ -9,19 +9,26 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.column_rows import (
+    ALL_COLUMNS,
+    LOGS,
+    binaries,
+    is_present,
+    micros,
+    rows_of,
+    table,
+)
 from models.golden_batches import smallest_batches
 from models.record_format import (
     GZIP,
-    LZ4,
     NONE,
-    SNAPPY,
     ZSTD,
     Batch,
     Row,
     message,
     with_right_crc,
 )
-from models.record_strategies import TIMESTAMPS, batches, bounded, in_a_row
+from models.record_strategies import TIMESTAMPS, bounded, in_a_row
 from models.refused import refused
 from models.seed import some
 
@@ -30,99 +37,14 @@ from kafkastore.errors import ChecksumError, DecompressedSizeError
 from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.record_columns import (
     HEADERS_COLUMN,
-    KAFKA_COLUMNS,
-    OTHER_COLUMNS,
     RecordColumns,
 )
-
-ALL_COLUMNS = (*KAFKA_COLUMNS, HEADERS_COLUMN, *OTHER_COLUMNS)
 
 
 def scanned(data, *, verify_crc=False):
     headers = np.zeros(1000, batch_header.BATCH_HEADER)
     count, *_ = batch_header.scan(data, 0, headers, verify_crc=verify_crc)
     return headers[:count]
-
-
-def is_present(validity, row):
-    return validity is None or bool(bytes(validity)[row // 8] >> row % 8 & 1)
-
-
-def binaries(parts, rows):
-    """The values of a binary column; also checks what `nulls` says."""
-    nulls, validity, offsets, values = parts
-    offsets = np.frombuffer(offsets, np.int32)
-    data = bytes(values)
-    found = [
-        data[offsets[row] : offsets[row + 1]] if is_present(validity, row) else None
-        for row in range(rows)
-    ]
-    assert nulls in (-1, found.count(None))
-    return found
-
-
-def header_lists(parts, rows):
-    nulls, validity, offsets, count, names, values = parts
-    offsets = np.frombuffer(offsets, np.int32)
-    pairs = list(zip(binaries(names, count), binaries(values, count), strict=True))
-    found = [
-        pairs[offsets[row] : offsets[row + 1]] if is_present(validity, row) else None
-        for row in range(rows)
-    ]
-    assert nulls in (-1, found.count(None))
-    return found
-
-
-def numbers(buffer, kind, rows):
-    return np.frombuffer(buffer, kind)[:rows].tolist()
-
-
-def table(columns):
-    """The rows taken, one dict each."""
-    rows, taken = columns.take()
-    readers = {
-        "key": lambda parts: binaries(parts, rows),
-        "value": lambda parts: binaries(parts, rows),
-        "offset": lambda buffer: numbers(buffer, "i8", rows),
-        "timestampType": lambda buffer: numbers(buffer, "i4", rows),
-        "timestamp": lambda parts: [
-            value if is_present(parts[1], row) else None
-            for row, value in enumerate(numbers(parts[2], "i8", rows))
-        ],
-        HEADERS_COLUMN: lambda parts: header_lists(parts, rows),
-        "leader_epoch": lambda buffer: numbers(buffer, "i4", rows),
-        "producer_id": lambda buffer: numbers(buffer, "i8", rows),
-        "producer_epoch": lambda buffer: numbers(buffer, "i4", rows),
-        "is_transactional": lambda buffer: numbers(buffer, "?", rows),
-        "is_control": lambda buffer: numbers(buffer, "?", rows),
-    }
-    decoded = {name: readers[name](parts) for name, parts in taken.items()}
-    return [{name: decoded[name][row] for name in decoded} for row in range(rows)]
-
-
-def micros(timestamp):
-    """None if the microseconds do not fit Arrow's 64 bits."""
-    return timestamp * 1000 if abs(timestamp) <= (2**63 - 1) // 1000 else None
-
-
-def rows_of(written, *, include_control=False):
-    """The expected columns for model batches."""
-    return [
-        {
-            "key": key, "value": value, "offset": offset, "timestamp": micros(timestamp),
-            "timestampType": kind,
-            HEADERS_COLUMN: [(name.encode(), value) for name, value in headers] or None,
-            "leader_epoch": batch.leader_epoch if batch.magic == 2 else -1,
-            "producer_id": batch.producer_id, "producer_epoch": batch.producer_epoch,
-            "is_transactional": batch.is_transactional, "is_control": batch.is_control,
-        }
-        for batch in written
-        if include_control or not batch.is_control
-        for offset, timestamp, kind, key, value, headers, _ in batch.records
-    ]
-
-
-LOGS = st.lists(batches(), min_size=1, max_size=6).map(in_a_row)
 
 
 def decoded(written, columns=ALL_COLUMNS, **limits):
@@ -206,112 +128,6 @@ def test_full_columns_are_taken_and_filled_again(written, max_rows):
         assert len(taken) <= max_rows or rows_before == 0 or counts.min() < 0
         found += taken
     assert found == rows_of(written)
-
-
-def pieces(written, size):
-    """Pieces of a log with this many batches each: their headers and bytes."""
-    data = b"".join(batch.data for batch in written)
-    headers = scanned(data, verify_crc=True)
-    for part in np.split(headers, range(size, len(headers), size)):
-        start, last = int(part["position"][0]), part[-1]
-        yield part, data[start : int(last["position"]) + int(last["size"])]
-
-
-def read_into_room(columns, data):
-    """Read bytes of the log into memory of the columns, as a reader does."""
-    room = columns.room(len(data))
-    room[:] = data
-    return room
-
-
-@bounded(300)
-@given(LOGS, st.integers(1, 4), st.integers(1, 50), st.sampled_from([1, 100, 10_000]))
-def test_values_stay_where_they_were_read(written, size, max_rows, max_bytes):
-    columns = RecordColumns(ALL_COLUMNS, max_rows=max_rows, max_bytes=max_bytes)
-    found = []
-    for headers, data in pieces(written, size):
-        room, first = read_into_room(columns, data), 0
-        while (first := columns.append(room, headers, first)) < len(headers):
-            found += table(columns)
-    assert found + table(columns) == rows_of(written)
-
-
-@bounded(200)
-@given(LOGS, st.lists(st.booleans(), min_size=6, max_size=6))
-def test_bytes_from_elsewhere_may_be_in_between(written, in_room):
-    columns, other = RecordColumns(ALL_COLUMNS), read_into_room(RecordColumns(["value"]), b"x" * 9)
-    for (headers, data), chosen in zip(pieces(written, 1), in_room, strict=False):
-        room = read_into_room(columns, data)
-        assert columns.append(room if chosen else data, headers) == len(headers)
-    assert table(columns) == rows_of(written)
-    assert bytes(other) == b"x" * 9
-
-
-@pytest.mark.parametrize("codec", [NONE, GZIP, SNAPPY, LZ4, ZSTD])
-@pytest.mark.parametrize("other", [NONE, LZ4])
-def test_codecs_may_change_from_batch_to_batch(codec, other):
-    written = in_a_row(
-        [
-            Batch(tuple(Row(row, 1, b"k", bytes([number]) * 700) for row in range(100)), codec=kind)
-            for number, kind in enumerate([codec, other] * 9)
-        ]
-    )
-    columns = RecordColumns(ALL_COLUMNS)
-    for headers, data in pieces(written, 4):
-        assert columns.append(read_into_room(columns, data), headers) == len(headers)
-    assert table(columns) == rows_of(written)
-
-
-def test_batches_that_grow_beyond_the_room_are_decompressed_too():
-    sizes = [10, 10**6, 10**7, 10, 10**6]
-    written = in_a_row([Batch((Row(0, 1, None, bytes(size)),), codec=LZ4) for size in sizes])
-    columns = RecordColumns(["value"], max_bytes=2**40)
-    for headers, data in pieces(written, 2):
-        columns.append(read_into_room(columns, data), headers)
-    _, taken = columns.take()
-    assert binaries(taken["value"], 5) == [batch.records[0][4] for batch in written]
-
-
-def test_taken_values_stay_valid_when_the_rest_of_their_room_is_decoded():
-    written = in_a_row([Batch((Row(0, 1, None, bytes([number]) * 50),)) for number in range(9)])
-    ((headers, data),) = pieces(written, 9)
-    columns, first, taken = RecordColumns(["value"], max_rows=2), 0, []
-    room = read_into_room(columns, data)
-    while first < len(headers):
-        first = columns.append(room, headers, first)
-        taken.append(columns.take())
-        columns.room(100)[:] = b"x" * 100
-    found = [value for rows, parts in taken for value in binaries(parts["value"], rows)]
-    assert found == [bytes([number]) * 50 for number in range(9)]
-
-
-def test_a_broken_batch_in_a_room_leaves_those_around_it():
-    written = in_a_row([Batch((Row(0, 1, b"k", b"value"), Row(1, 1, b"k", b"other")))] * 3)
-    ((headers, data),) = pieces(written, 3)
-    columns = RecordColumns(ALL_COLUMNS)
-    room = read_into_room(columns, data)
-    end = int(headers["position"][2])
-    room[end - 1] ^= 1  # the second batch says that its last record has a header
-    with pytest.raises(CorruptBatchError) as raised:
-        columns.append(room, headers)
-    assert raised.value.position == headers["position"][1]
-    assert columns.append(room, headers, 2) == 3
-    assert table(columns) == rows_of([written[0], written[2]])
-
-
-def test_moved_bytes_are_garbage_but_safe_to_read():
-    written = in_a_row([Batch(tuple(Row(row, 1, None, b"v" * 90) for row in range(50)))] * 4)
-    ((headers, data),) = pieces(written, 4)
-    columns = RecordColumns(ALL_COLUMNS)
-    room = read_into_room(columns, data)
-    for _ in range(20):
-        try:
-            columns.append(room, headers)
-        except CorruptBatchError as error:
-            assert error.position in headers["position"]
-    assert len(table(columns)) >= 200
-    with refused("size"):
-        columns.room(-1)
 
 
 def test_batches_may_be_left_out():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import numpy as np
 from fuzz.reading import (
     MAX_DECOMPRESSED_BYTES,
+    MOST_HEADERS,
     exactly,
     raise_first,
     records_from,
@@ -13,6 +16,7 @@ from fuzz.reading import (
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.records import batch_header, compression, record_batch, record_columns
+from kafkastore.segment import usual_batches
 
 ALL_COLUMNS = (
     *record_columns.KAFKA_COLUMNS,
@@ -39,16 +43,48 @@ def read_record_columns(data):
         **({"start_offset": 5, "end_offset": 9, "end_timestamp": 2**40} if options & 64 else {}),
     )
     errors = []
-    given = log
-    if options & 128:
-        given = columns.room(len(log))
-        given[:] = log
-    offsets = list(column_offsets(columns, given, headers, errors))
+    offsets = list(column_offsets(columns, log, headers, errors))
     if options & 1 and options & 0x44 == 0:
         expected, complete = offsets_of_records(log, headers)
         # Columns need not fail at a broken record outside the requested offsets.
         assert (offsets if complete else offsets[: len(expected)]) == expected
     raise_first(errors)
+
+
+def read_usual_batches(data):
+    """Decode the usual batches of a file; the others do it too, one step after the other."""
+    options, log = (data[0], data[1:]) if data else (0, b"")
+    if options & 0x30:
+        log = compressed(log, (options >> 4) & 3)
+    settings = {
+        "max_rows": 3 if options & 8 else record_columns.BATCH_ROWS,
+        "max_decompressed_bytes": MAX_DECOMPRESSED_BYTES,
+    }
+    names = ALL_COLUMNS if options & 1 else ("key", "offset", "timestamp")
+    columns, offsets = record_columns.RecordColumns(names, **settings), []
+    position, smallest, is_paused = 0, 0, True
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(log + LAST_OFFSET.to_bytes(8, "big"))  # what may follow any batch
+        while is_paused:
+            position, _, smallest, is_paused = usual_batches.read_usual(
+                columns,
+                file.fileno(),
+                position,
+                len(log),
+                len(log) + 8,
+                smallest=smallest,
+                largest=LAST_OFFSET - 1,
+                end_offset=LAST_OFFSET,
+                verify_crc=bool(options & 2),
+                read_size=70 if options & 4 else 100_000,
+            )
+            offsets += checked_offsets(*columns.take())
+    headers = scanned(log)
+    headers = headers[headers["position"] + headers["size"] <= position]
+    if len(headers) < MOST_HEADERS:
+        expected = record_columns.RecordColumns(names, **settings)
+        assert offsets == list(column_offsets(expected, log, headers, errors := []))
+        assert errors == []
 
 
 def column_offsets(columns, log, headers, errors):

@@ -16,7 +16,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from fuzz.column_parsers import read_foreign_headers, read_record_columns
+from fuzz.column_parsers import (
+    read_foreign_headers,
+    read_record_columns,
+    read_usual_batches,
+)
 from fuzz.reading import (
     MAX_DECOMPRESSED_BYTES,
     MOST_HEADERS,
@@ -390,6 +394,7 @@ PARSERS: dict[str, Parser] = {
     "batch_header": Parser(read_batch_header, ("log",)),
     "record_batch": Parser(read_record_batch, ("log",)),
     "record_columns": Parser(read_record_columns, ("chosen log",)),
+    "usual_batches": Parser(read_usual_batches, ("chosen log",)),
     "append_sets": Parser(read_append_sets, ("log",)),
     "record_columns_headers": Parser(
         read_foreign_headers, ("headers and log",), position_is_known=False

@@ -73,16 +73,17 @@ def test_a_topic_has_its_logs_and_their_bounds(store: LogStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("order", ["orders"]), ("zzz", ["a", "a-b", "orders"])]
+    ("name", "nearest", "others"), [("order", ["orders"], ()), ("zzz", [], ("a", "a-b", "orders"))]
 )
-def test_an_unknown_topic_is_refused_with_the_nearest_names(
-    store: LogStore, name: str, nearest: list[str]
+def test_an_unknown_topic_is_refused_with_similar_names_or_else_some(
+    store: LogStore, name: str, nearest: list[str], others: tuple[str, ...]
 ) -> None:
     for ask in (store.topic, store.topics.__getitem__, store.to_arrow):
         with pytest.raises(UnknownTopicError) as caught:
             ask(name)
         assert isinstance(caught.value, KeyError)
         assert (caught.value.topic, caught.value.nearest) == (name, nearest)
+        assert caught.value.others == others
         assert caught.value.paths == store.paths
 
 

@@ -21,13 +21,12 @@ from kafkastore.segment import log_file
 PARTITIONS = 40
 
 
-def use_small_pieces(monkeypatch, piece_bytes=300, arrow_bytes=4000):
-    """Logs of a few kilobytes are read in pieces, and large pieces pause."""
+def use_small_pieces(monkeypatch, piece_bytes=300):
+    """Logs of a few kilobytes are read in pieces."""
     monkeypatch.setattr(piece_reading, "SMALL_LOG_BYTES", 1)
     monkeypatch.setattr(piece_reading, "_SMALLEST_PIECE", piece_bytes)
     monkeypatch.setattr(piece_reading, "_FIRST_PIECE", piece_bytes)
     monkeypatch.setattr(piece_reading, "_LARGEST_PIECE", piece_bytes)
-    monkeypatch.setattr(piece_reading, "_MOST_ARROW_BYTES", arrow_bytes)
     monkeypatch.setattr(records_as_arrow, "MANY_ROWS", 1)
     monkeypatch.setattr(range_scan, "SMALL_RANGE", 0)
 
@@ -136,9 +135,7 @@ def test_threads_read_random_logs_as_one_does(tmp_path, monkeypatch):
         log = store[TOPIC, number]
         harm(chance, log.path)
         for _ in range(examples(48)):
-            use_small_pieces(
-                monkeypatch, chance.choice((1, 150, 700, 5000)), chance.choice((1, 500, 10**6))
-            )
+            use_small_pieces(monkeypatch, chance.choice((1, 150, 700, 5000)))
             options = options_of(chance, log)
             expected = read(log, 1, **options)
             for threads in (2, chance.choice((3, 4))):
@@ -166,17 +163,17 @@ def written(tmp_path, *segments, interval=200):
 
 
 def counting_starts(monkeypatch):
-    """Return a list that receives each piece that a thread read and that counted."""
+    """Return a list that receives each piece that threads decoded and that counted."""
     counted = []
-    read_piece = piece_reading.LogReading.read_piece
+    take_decoded = piece_reading.LogReading._take_decoded
 
-    def counting(self, piece, is_stopped):
-        found = read_piece(self, piece, is_stopped)
-        if found.batches is not None:
+    def counting(self, piece, decoder):
+        left = yield from take_decoded(self, piece, decoder)
+        if left is None or left.position > piece.start.position:
             counted.append(piece)
-        return found
+        return left
 
-    monkeypatch.setattr(piece_reading.LogReading, "read_piece", counting)
+    monkeypatch.setattr(piece_reading.LogReading, "_take_decoded", counting)
     return counted
 
 
@@ -237,7 +234,7 @@ def test_after_skipped_bytes_threads_read_on(tmp_path, small_pieces, monkeypatch
 
 def test_a_small_log_and_a_small_limit_start_no_thread(tmp_path, monkeypatch):
     log = written(tmp_path, Segment(0, batches_of(100)))
-    monkeypatch.setattr(piece_reading, "ParallelMap", None)
+    monkeypatch.setattr(piece_reading, "PieceDecoder", None)
     assert log.to_arrow(threads=4).read_all().num_rows == 100
     monkeypatch.setattr(piece_reading, "SMALL_LOG_BYTES", 1)
     assert log.to_arrow(threads=4, limit=50).read_all().num_rows == 50
@@ -299,7 +296,7 @@ def test_a_growing_log_is_read_up_to_the_size_at_the_beginning_of_its_segment(
 def test_what_a_compressed_log_becomes_does_not_fill_the_memory(tmp_path, monkeypatch):
     """A piece pauses when its rows are large, and goes on when they are taken."""
     log = written(tmp_path, Segment(0, batches_of(60, codec=GZIP, value=b"x" * 200_000)))
-    use_small_pieces(monkeypatch, piece_bytes=10**6, arrow_bytes=10**6)
+    use_small_pieces(monkeypatch, piece_bytes=10**6)
     before = pa.total_allocated_bytes()
     rows = 0
     for batch in log.to_arrow(threads=2):
@@ -313,7 +310,7 @@ class Gone(Exception):
     """An error of no kind that readers know."""
 
 
-def test_an_unknown_error_in_a_thread_is_raised_and_ends_the_others(
+def test_an_unknown_error_is_raised_and_ends_the_threads(
     tmp_path, small_pieces, monkeypatch
 ):
     log = written(tmp_path, Segment(0, batches_of(100)))
@@ -321,8 +318,7 @@ def test_an_unknown_error_in_a_thread_is_raised_and_ends_the_others(
     def fail(*_):
         raise Gone
 
-    monkeypatch.setattr(piece_reading, "_after", fail)
-    monkeypatch.setattr(piece_reading.LogReading, "_read_file", fail)
+    monkeypatch.setattr(piece_reading.LogReading, "_take_sized", fail)
     with pytest.raises(Gone):
         log.to_arrow(threads=2).read_all()
     assert threads_left() == []

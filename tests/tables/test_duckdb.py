@@ -19,6 +19,7 @@ from models.refused import refused
 import kafkastore
 from kafkastore import LogStore, UnknownTopicError
 from kafkastore.duckdb import _View, register
+from kafkastore.errors import ArgumentTypeError
 from kafkastore.store.record_limits import RecordLimits
 
 NAMES = ("t-0", "t-1", "u-0")
@@ -221,6 +222,14 @@ def test_names_that_are_one_to_duckdb_are_refused(tmp_path: Path) -> None:
         assert connection.sql("SHOW TABLES").fetchall() == []
         register(connection, root, ["kafkastore", "orders"], name="every")
         assert connection.sql("SELECT count(*) FROM every").fetchall() == [(2,)]
+
+
+def test_no_connection_and_no_columns_are_refused_by_their_names(store: LogStore) -> None:
+    for wrong in (None, 5, "logs", store):
+        with refused("connection", ArgumentTypeError):
+            register(wrong, store)
+    with connect() as connection, refused("columns"):
+        register(connection, store, columns=[])
 
 
 def test_columns_partitions_and_bounds_are_those_asked_for(store: LogStore) -> None:

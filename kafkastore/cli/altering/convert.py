@@ -13,12 +13,13 @@ from kafkastore.cli.options.change_options import (
     change_options,
     index_interval_option,
 )
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plans
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.records.compression import Codec
 from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untimed, plan_convert
@@ -34,7 +35,7 @@ from kafkastore.migration import UNTIMED, ConvertPlan, UnconvertedSegment, Untim
     help="The timestamp of messages of format 0: none, or their log file's modification time.",
 )
 @click.option(
-    "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N",
+    "--leader-epoch", type=WholeNumber(min=0, max=INT32_MAX), metavar="N",
     help="Give every batch this leader epoch, those of the newest format too: 0 for a new topic. "
     "Default: unchanged.",
 )
@@ -67,8 +68,8 @@ def command(
     with call.session():
         for planned in plan_directories(call, options, make, problems):
             plans.append(planned)
-            print_plan(planned, as_json=call.as_json, verbose=call.verbose)
             problems.add_unread(planned.unread)
+        print_plans(plans, as_json=call.as_json, verbose=call.verbose)
         unconverted = [each for planned in plans for each in planned.unconverted]
         _show(unconverted, as_json=call.as_json, verbose=call.verbose)
         apply_plans(call, options, plans, problems)

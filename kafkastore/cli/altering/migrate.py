@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ from kafkastore.cli.options.mtimes import (
     write_mtimes,
 )
 from kafkastore.cli.options.selection import select
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.grouped_lines import MAX_SHOWN, group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.output_file import check_output
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plan_details, print_plan_summary, print_plans
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
@@ -77,7 +78,7 @@ _LEFT = {
 @mtimes_option("Modification times, for directories that lost their own")
 @save_mtimes_option
 @click.option(
-    "--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
+    "--samples", type=WholeNumber(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
     metavar="N",
     help="Number of times to look up in each partition, before and after, to compare brokers' "
     "answers; if there are many partitions, in some of them.",
@@ -115,8 +116,11 @@ def command(
         if mtimes_file is not None and not any(each.has_given_mtimes for each in found):
             print_unused_mtimes(mtimes_file)
         found = [each._replace(plan=options.rooted(each.plan)) for each in found]
+        if not call.as_json:
+            _show(found, verbose=call.verbose)
         for each in found:
-            _show(each, mode, as_json=call.as_json, verbose=call.verbose)
+            if call.as_json:
+                _write(each, mode)
             problems.add_unread(each.survey.unread)
         plans = [each.plan for each in found]
         apply_plans(call, options, plans, problems, mtimes_are_kept=save_mtimes is not None)
@@ -181,27 +185,41 @@ def _survey(call: StoreCall, path: Path, how: _MigrationSettings) -> Survey:
     return found
 
 
-def _show(found: _Found, mode: Mode, *, as_json: bool, verbose: bool) -> None:
-    """Print the survey, the plan, and the answers before and after."""
-    warnings = ((each.kind, str(each)) for each in found.survey.warnings)
-    for line in group_lines(warnings, verbose=verbose or as_json):
-        print_note(line)
-    if not as_json:
-        segments = [each for part in found.survey.partitions for each in part.segments]
-        without = sum(each.time_index != "present" for each in segments)
-        partitions = format_count(len(found.survey.partitions), "partition")
+def _show(found: Sequence[_Found], *, verbose: bool) -> None:
+    """Print the surveys, plans and counted answers, then their details."""
+    for each in found:
+        _print_warnings(each.survey, verbose=verbose)
+        segments = [segment for part in each.survey.partitions for segment in part.segments]
+        without = sum(segment.time_index != "present" for segment in segments)
+        partitions = format_count(len(each.survey.partitions), "partition")
         print_text(
-            f"{found.survey.root}: {format_count(len(segments), 'segment')} of {partitions}, "
+            f"{each.survey.root}: {format_count(len(segments), 'segment')} of {partitions}, "
             f"{without:,} without time index entries"
         )
-    print_plan(found.plan, as_json=as_json, verbose=verbose)
-    for segment in left_segments(found.survey, mode) if as_json else ():
+        print_plan_summary(each.plan)
+        if each.answers is not None:
+            _print_answers_summary(each.answers, verbose=verbose)
+    for each in found:
+        print_plan_details(each.plan, verbose=verbose, is_one_of_several=len(found) > 1)
+        if each.answers is not None:
+            _print_answers(each.answers, verbose=verbose)
+
+
+def _write(found: _Found, mode: Mode) -> None:
+    """Write the plan, and the answers before and after, as JSON."""
+    _print_warnings(found.survey, verbose=True)
+    print_plans([found.plan], as_json=True, verbose=True)
+    for segment in left_segments(found.survey, mode):
         write_json({"kind": "unmigrated", "root": found.plan.root, **segment._asdict()})
     if found.answers is not None:
-        if as_json:
-            _write_answers(found.answers, found.plan.root)
-        else:
-            _print_answers(found.answers, verbose=verbose)
+        _write_answers(found.answers, found.plan.root)
+
+
+def _print_warnings(surveyed: Survey, *, verbose: bool) -> None:
+    """Print what the survey warns of."""
+    warnings = ((each.kind, str(each)) for each in surveyed.warnings)
+    for line in group_lines(warnings, verbose=verbose):
+        print_note(line)
 
 
 def _write_answers(found: MigrationAnswers, root: str) -> None:
@@ -224,8 +242,8 @@ def _write_answers(found: MigrationAnswers, root: str) -> None:
         })
 
 
-def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
-    """Print how many answers are correct, and those that change or are wrong."""
+def _print_answers_summary(found: MigrationAnswers, *, verbose: bool) -> None:
+    """Print how many answers are correct before and after."""
     problems = (
         (None, f"no times looked up in {each.topic_partition}: {each.problem}")
         for each in found.partitions
@@ -247,6 +265,10 @@ def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
             f"answers of {' and '.join(brokers)} for {format_count(each.times, 'sample time')}: "
             f"{each.correct_before:,} correct before, {each.correct_after:,} after; {looked_up}"
         )
+
+
+def _print_answers(found: MigrationAnswers, *, verbose: bool) -> None:
+    """Print the answers that change or are wrong."""
     rows = [*_rows(found)]
     if rows:
         columns = ["partition", "time", "brokers", "correct", "before", "after"]

@@ -19,7 +19,7 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plans
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
 
@@ -53,8 +53,8 @@ def command(
     problems = Problems()
     with call.session():
         plans = [*plan_directories(call, options, make, problems)]
+        print_plans(plans, as_json=call.as_json, verbose=call.verbose)
         for planned in plans:
-            print_plan(planned, as_json=call.as_json, verbose=call.verbose)
             problems.add_unread(planned.unread)
         unindexed = [each for planned in plans for each in planned.unindexed]
         _show(unindexed, as_json=call.as_json, verbose=call.verbose)

@@ -22,7 +22,7 @@ from kafkastore.cli.output.failures import FOUND_PROBLEMS, format_error, print_p
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plan_details, print_plan_summary, print_plans
 from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import NotALogDirectoryError
@@ -152,16 +152,24 @@ def _repair(
     work = options.directories(call.paths, problems, as_json=call.as_json)
     if on_corrupt is not None or work is not call.paths:
         outcome = planned(work, on_corrupt or "skip")
+    is_one_of_several = len(outcome.plans) > 1
     if call.as_json:
         for damage in outcome.damages:
             write_json({"kind": "damage", **damage._asdict()})
     else:
+        for plan in outcome.plans:
+            print_plan_summary(plan, is_one_of_several=is_one_of_several)
         _print_damages(outcome, verbose=call.verbose)
     if call.cluster is not None:
         settings = settings_of(call.cluster, call.selection.store, given)
         _print_intervals(outcome, settings, as_json=call.as_json)
-    for plan in outcome.plans:
-        print_plan(plan, as_json=call.as_json, verbose=call.verbose)
+    if call.as_json:
+        print_plans(outcome.plans, as_json=True, verbose=call.verbose)
+    else:
+        for plan in outcome.plans:
+            print_plan_details(
+                plan, verbose=call.verbose, is_one_of_several=is_one_of_several
+            )
     _print_unrepaired(outcome, as_json=call.as_json)
     apply_plans(call, options, outcome.plans, problems)
     return outcome.exit_code

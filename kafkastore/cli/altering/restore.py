@@ -12,11 +12,12 @@ from kafkastore.arguments import INT32_MAX
 from kafkastore.cli.apply_plans import apply_plans
 from kafkastore.cli.options.change_options import ChangeOptions, index_interval_option
 from kafkastore.cli.options.selection import ANY_PATH, STORE_PATH
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.partition_errors import Problems
-from kafkastore.cli.output.plans import print_plan
+from kafkastore.cli.output.plans import print_plans
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.state.file_names import TopicPartition
@@ -27,7 +28,7 @@ from kafkastore.store.unread_partition import count_segments
 @store_command("threads", "verbose")
 @click.argument("log_dir", metavar="NEW_LOG_DIR", type=ANY_PATH)
 @click.option(
-    "--leader-epoch", type=click.IntRange(min=0, max=INT32_MAX), metavar="N", default=0,
+    "--leader-epoch", type=WholeNumber(min=0, max=INT32_MAX), metavar="N", default=0,
     show_default=True, help="The leader epoch of every batch; 0 for a new topic.",
 )
 @click.option(
@@ -82,7 +83,7 @@ def command(
     )
     with progress("reading", count_segments(store.logs_of(partitions))) as advance:
         planned = make(progress=to_progress_callback(advance))
-    print_plan(planned, as_json=call.as_json, verbose=call.verbose)
+    print_plans([planned], as_json=call.as_json, verbose=call.verbose)
     _show(planned.elsewhere, as_json=call.as_json, verbose=call.verbose)
     apply_plans(replace(call, paths=(log_dir,)), options, [planned], Problems())
     return 0

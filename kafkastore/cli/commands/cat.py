@@ -17,6 +17,7 @@ from kafkastore.cli.cat.record_filter import filter_options, parse_filter
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.options.selection import ANY_PATH, Selection
 from kafkastore.cli.options.times import Moment, indexes_option
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.output_file import is_stdout
@@ -36,19 +37,19 @@ Ranges = Iterable[tuple[PartitionLog, Bounds]]
 
 
 @store_command("relative-to", "tz", "on-corrupt", "threads")
-@click.option("--from-offset", type=click.IntRange(min=0), metavar="N",
+@click.option("--from-offset", type=WholeNumber(min=0), metavar="N",
               help="First offset, inclusive.")
-@click.option("--until-offset", type=click.IntRange(min=0), metavar="N",
+@click.option("--until-offset", type=WholeNumber(min=0), metavar="N",
               help="End offset, exclusive.")
 @click.option("--from", "from_time", metavar="TIME", help="Start time, inclusive.")
 @click.option("--until", "until_time", metavar="TIME", help="End time, exclusive.")
 @filter_options
-@click.option("--tail", type=click.IntRange(min=0), metavar="N",
+@click.option("--tail", type=WholeNumber(min=0), metavar="N",
               help="Only the last N of these records in each partition.")
 @click.option("--latest", is_flag=True,
               help="Only the last record of each key, as compaction would leave it: of committed "
               "records, and without deleted keys.")
-@click.option("-c", "--limit", type=click.IntRange(min=0), metavar="N",
+@click.option("-c", "--limit", type=WholeNumber(min=0), metavar="N",
               help="Maximum number of records.")
 @click.option("--count", is_flag=True, help="Print only the number of records.")
 @click.option("--follow", is_flag=True,
@@ -125,6 +126,8 @@ def command(
         raise click.UsageError("--follow has no end; leave out --until and --until-offset")
     if latest and (follow or tail is not None):
         raise click.UsageError("--latest reads whole topics; leave out --tail and --follow")
+    if latest and isolation == "read_uncommitted" and _is_given("isolation"):
+        raise click.UsageError("--latest reads committed records only; leave out --isolation")
     times = (from_time, until_time)
     moments = [None if text is None else call.parse_moment(text) for text in times]
     selection, problems = call.selection, call.problems
@@ -160,6 +163,12 @@ def command(
     if not written and bounds.limit != 0 and not problems.count and not follow:
         _note_why_empty(selection)
     return problems.exit_code
+
+
+def _is_given(name: str) -> bool:
+    """Return whether an option is in the command line."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _never() -> bool:

@@ -12,7 +12,7 @@ import click
 
 from kafkastore.cli.commands.best_replicas import command as best_replicas_command
 from kafkastore.cli.options.secrets import show_secrets_option
-from kafkastore.cli.options.selection import paths_argument
+from kafkastore.cli.options.selection import hint_at, paths_argument, topic_option
 from kafkastore.cli.options.times import parse_moment, zone_option
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import print_note
@@ -27,6 +27,7 @@ from kafkastore.metadata.metadata_diff import MetadataChange
 from kafkastore.metadata.recreate import recreate_document, recreate_script
 from kafkastore.metadata.registrations import ResourceType
 from kafkastore.store.cluster_metadata import cluster_as_of
+from kafkastore.store.topic_logs import is_pattern, match_topics
 
 _OFFSET = re.compile(r"[0-9]{1,18}")
 _UNKNOWN = "-"
@@ -63,9 +64,7 @@ class _Cluster(click.Command):
     help="Print a script of Kafka's tools that makes the same topics and configurations in another "
     "cluster; with --json an object that has the topic ids too.",
 )
-@click.option(
-    "--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated."
-)
+@topic_option("Only this topic, or topics that match a pattern such as 'ord*'; may be repeated.")
 @show_secrets_option
 @zone_option
 @json_option
@@ -132,10 +131,7 @@ def _parse_diff(text: str, zone: tzinfo | None) -> tuple[AsOf, AsOf]:
 
 def _select(found: Cluster, names: tuple[str, ...]) -> None:
     """Keep some topics, and their configurations."""
-    missing = [name for name in names if name not in found.topics]
-    if missing:
-        known = f"it has {format_count(len(found.topics), 'topic')}"
-        raise click.UsageError(f"the cluster has no topic {', '.join(missing)}; {known}")
+    names = tuple(_matching(names, found.topics))
     found.topics = {name: found.topics[name] for name in names}
     found.configs = {
         (kind, name): values for (kind, name), values in found.configs.items()
@@ -143,6 +139,18 @@ def _select(found: Cluster, names: tuple[str, ...]) -> None:
     }
     found.client_quotas, found.acls = {}, {}
     found.scram_credentials, found.delegation_tokens = {}, {}
+
+
+def _matching(patterns: Iterable[str], topics: Iterable[str]) -> list[str]:
+    """Return the topics that match; raise click.UsageError if a pattern has none."""
+    topics, found = sorted(topics), dict[str, None]()
+    for each in patterns:
+        if not (matching := match_topics(each, topics)):
+            what = f"topic that matches {each}" if is_pattern(each) else f"topic {each}"
+            hint = hint_at(each, topics) or "it has no topics"
+            raise click.UsageError(f"the cluster has no {what}; {hint}")
+        found |= dict.fromkeys(matching)
+    return list(found)
 
 
 def _print_recreate(found: Cluster, *, as_json: bool) -> None:
@@ -302,7 +310,8 @@ def _print_changes(
     """Print each change in two lines, or as JSON."""
     nothing = True
     for change in changes:
-        if topics and _topic_of(change) not in topics:
+        topic = _topic_of(change)
+        if topics and (topic is None or not any(match_topics(each, [topic]) for each in topics)):
             continue
         nothing = False
         if as_json:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 import click
 
-from kafkastore.cli.commands.offsets import check_rules
 from kafkastore.cli.options.mtimes import (
     load_mtimes,
     mtimes_options,
@@ -16,7 +15,9 @@ from kafkastore.cli.options.mtimes import (
     save_mtimes_option,
     write_mtimes,
 )
+from kafkastore.cli.options.rules import check_rules
 from kafkastore.cli.options.selection import ANY_PATH, Selection
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.output_file import check_output, open_columns_writer, open_output
@@ -45,7 +46,7 @@ _DRAWINGS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 def _check_rules(context: click.Context, parameter: click.Parameter, name: str) -> str:
     if name in ("all", CORRECT, KIP_33, LEGACY):
         raise click.BadParameter(f"rules must be a Kafka version with time indexes, got {name}")
-    return check_rules(name)
+    return check_rules(name, others="")
 
 
 @store_command("relative-to", "tz", "on-corrupt", "spark")
@@ -54,7 +55,7 @@ def _check_rules(context: click.Context, parameter: click.Parameter, name: str) 
     help="A time: ms since 1970, ISO 8601 (2024-03-01T14:05:00Z) or -2h; may be repeated.",
 )
 @click.option(
-    "--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES,
+    "--samples", type=WholeNumber(0, MOST_SAMPLES), default=SAMPLES,
     show_default=True, metavar="N",
     help="Without --at: the number of times, half of them spread over each partition's records, "
     "the others where answers can differ.",

@@ -18,6 +18,7 @@ from kafkastore.cli.dump.small_files import DUMPS_BY_NAME, dump_producer_snapsho
 from kafkastore.cli.options.secrets import show_secrets_option
 from kafkastore.cli.options.selection import STORE_PATH
 from kafkastore.cli.options.times import zone_option
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, UNREADABLE, format_error, print_problem
 from kafkastore.cli.output.json_lines import json_option
 from kafkastore.errors import KafkaStoreError
@@ -45,7 +46,7 @@ class NotDecodedError(KafkaStoreError):
 @click.option("--records", is_flag=True, help="Decode the records of a .log too.")
 @click.option("--full", is_flag=True, help="Print keys and values in full length.")
 @click.option(
-    "--max-bytes", type=click.IntRange(min=0), metavar="BYTES",
+    "--max-bytes", type=WholeNumber(min=0), metavar="BYTES",
     help="Decode only the batches within the first BYTES bytes of a .log.",
 )
 @show_secrets_option

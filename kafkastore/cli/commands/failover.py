@@ -13,6 +13,12 @@ from kafkastore.cli.options.positions import position_options, read_positions
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note, print_problem
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.reset_plan import (
+    ResetPosition,
+    check_one_format,
+    csv_option,
+    write_reset_plan,
+)
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
@@ -68,6 +74,7 @@ from kafkastore.use_cases.latency import Latency
     show_default=True,
     help="How records are matched: by timestamp, key and value, or by key and value only.",
 )
+@csv_option("group (unless one --group is given), topic, partition and new offset")
 def command(
     call: StoreCall,
     cluster_1: Path,
@@ -82,6 +89,7 @@ def command(
     topic_prefix: str,
     check: bool,
     match: Match,
+    as_csv: bool,
 ) -> int:
     """Translate consumer positions of CLUSTER1 to CLUSTER2, without losing records.
 
@@ -89,6 +97,7 @@ def command(
     are the committed offsets of groups in CLUSTER1, or those given. The exit code is 1 if records
     would be lost, if a position can't be translated, or if a position is beyond the log end.
     """
+    check_one_format(as_csv=as_csv, as_json=call.as_json)
     _check_latency_options(by, largest_latency_ms, latency_from)
     given = read_positions(offsets, offsets_file)
     call.paths = (cluster_1,)
@@ -114,6 +123,11 @@ def command(
         for each in found:
             for row in job.rows(each):
                 write_json(row)
+    elif as_csv:
+        write_reset_plan(
+            (ResetPosition(each.group, each.target, each.offset) for each in found),
+            with_groups=len(groups) != 1,
+        )
     elif found:
         _print(call, found)
         _print_checks([each.check for each in found if each.check is not None])

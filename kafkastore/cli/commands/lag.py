@@ -10,6 +10,13 @@ from kafkastore.cli.options.durations import format_duration
 from kafkastore.cli.options.positions import position_options, read_positions
 from kafkastore.cli.options.selection import NotInStoreError
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
+from kafkastore.cli.output.reset_plan import (
+    ResetPosition,
+    check_one_format,
+    csv_option,
+    note_left_out,
+    write_reset_plan,
+)
 from kafkastore.cli.output.share_lags import format_unread, print_share_lags
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
@@ -21,6 +28,7 @@ from kafkastore.jobs.share_lag import ShareLagJob, SharePosition, share_position
 from kafkastore.log.isolation import Isolation
 from kafkastore.use_cases.committed_offsets import NoCommittedOffsetsError
 from kafkastore.use_cases.lag import OffsetPlace, PartitionLag
+from kafkastore.use_cases.share_lag import SharePartitionLag
 
 Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
 
@@ -39,6 +47,7 @@ Committed = Mapping[OffsetCommitKey, OffsetAndMetadata]
     show_default=True,
     help="read_committed ignores aborted records, and counts up to the last stable offset.",
 )
+@csv_option("group (unless one --group is given), topic, partition and committed offset")
 def command(
     call: StoreCall,
     groups: tuple[str, ...],
@@ -46,6 +55,7 @@ def command(
     offsets_file: Path | None,
     now: str | None,
     isolation: Isolation,
+    as_csv: bool,
 ) -> int:
     """Show consumer lag in offsets, records and time.
 
@@ -53,6 +63,7 @@ def command(
     groups have read, from those of __share_group_state. The exit code is 1 if a committed offset is
     below the log start or beyond the log end, or if one was given for a missing partition.
     """
+    check_one_format(as_csv=as_csv, as_json=call.as_json)
     moments = [] if now is None else [call.parse_moment(now)]
     given = read_positions(offsets, offsets_file)
     until = next(iter(call.resolve_times(moments)), None)
@@ -63,7 +74,9 @@ def command(
     lags = call.run(job, items, "reading") if items else []
     share_job = ShareLagJob(until, isolation, call.problems.on_corrupt)
     share_lags = call.run(share_job, shared, "reading") if shared else []
-    if not call.as_json:
+    if as_csv:
+        _write_csv(lags, share_lags, with_groups=len(groups) != 1)
+    elif not call.as_json:
         if items or not shared:
             _print(call, lags)
         if shared:
@@ -76,6 +89,23 @@ def command(
     has_odd = any(each.place in odd for each in lags)
     has_odd |= any(each.lost_offsets for each in share_lags)
     return FOUND_PROBLEMS if has_odd else call.problems.exit_code
+
+
+def _write_csv(
+    lags: Sequence[PartitionLag], share_lags: Sequence[SharePartitionLag], *, with_groups: bool
+) -> None:
+    """Write the offsets at which groups would continue; note which are left out."""
+    unknown = (OffsetPlace.NO_PARTITION, OffsetPlace.OTHER_TOPIC)
+    known = [each for each in lags if each.place not in unknown]
+    write_reset_plan(
+        (ResetPosition(each.group, each.topic_partition, each.committed.offset) for each in known),
+        with_groups=with_groups,
+    )
+    other = sum(each.place is OffsetPlace.OTHER_TOPIC for each in lags)
+    missing = len(lags) - len(known) - other
+    note_left_out(missing, "committed offset", "the partition is not in PATH")
+    note_left_out(other, "committed offset", "of an earlier topic of the same name")
+    note_left_out(len(share_lags), "position", "of share groups, for which Kafka has another tool")
 
 
 def _share_positions(call: StoreCall, groups: Sequence[str]) -> list[SharePosition]:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kafkastore.arguments import INT64_MAX
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.grouped_lines import group_lines
 from kafkastore.cli.output.json_lines import write_json
@@ -33,7 +34,7 @@ _OFF = RemoteStorage.OFF.value
 @click.option("--segments", is_flag=True, help="One row for each segment.")
 @click.option(
     "--offset",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     metavar="N",
     help="Show the segment and batch of the selected partition that contain an offset.",
 )

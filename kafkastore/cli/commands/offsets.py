@@ -11,11 +11,19 @@ import click
 from kafkastore.arguments import INT64_MIN
 from kafkastore.cli.options.durations import format_duration, parse_duration
 from kafkastore.cli.options.mtimes import load_mtimes, mtimes_options, note_unused_mtimes
+from kafkastore.cli.options.rules import ALL_RULES, check_rules
 from kafkastore.cli.options.selection import Selection
 from kafkastore.cli.options.times import indexes_option
 from kafkastore.cli.output.control_characters import print_text
-from kafkastore.cli.output.failures import print_note
+from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.json_lines import write_json
+from kafkastore.cli.output.reset_plan import (
+    ResetPosition,
+    check_one_format,
+    csv_option,
+    note_left_out,
+    write_reset_plan,
+)
 from kafkastore.cli.output.tables import format_count, format_value, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.clock import clock
@@ -32,16 +40,13 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.time_text import format_time
 from kafkastore.lookup.rules import (
     CORRECT,
-    KIP_33,
     LEGACY,
     LookupChoice,
-    UnknownRulesError,
     broker_rules,
     check_isolation_is_known,
 )
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.use_cases.clock_skew import earliest_timestamp
-from kafkastore.versions import NEWEST_VERSION
 
 #: Special values other than times; the names are those of Kafka's GetOffsetShell.
 SPECIAL_TIMESTAMPS = {
@@ -53,20 +58,6 @@ SPECIAL_TIMESTAMPS = {
     "earliest-pending-upload": -6,
 }
 _SPECIAL_NAMES = {timestamp: name for name, timestamp in SPECIAL_TIMESTAMPS.items()}
-#: The rules of ``--rules all``, in historical order.
-ALL_RULES = (LEGACY, KIP_33, NEWEST_VERSION, CORRECT)
-
-
-def check_rules(name: str) -> str:
-    """Return the name of rules; raise click.BadParameter if it is unknown."""
-    if name != "all":
-        try:
-            broker_rules(name)
-        except UnknownRulesError as unknown:
-            raise click.BadParameter(
-                f"must be all, {unknown.requirement}, got {name!r}"
-            ) from None
-    return name
 
 
 def _check_all_rules(
@@ -107,6 +98,7 @@ def _check_all_rules(
     help="Subtract this from each time, to find records of producers whose clocks are late by up "
     "to that much: 5m, 90s, or a number of ms.",
 )
+@csv_option("topic, partition and offset (the log end if no record is that late)")
 def command(
     call: StoreCall,
     times: tuple[str, ...],
@@ -117,8 +109,11 @@ def command(
     clock_skew_ms: int,
     mtimes_file: Path | None,
     whole_seconds: bool,
+    as_csv: bool,
 ) -> int:
     """Find the first offset at or after a time.
+
+    If no record is that late, a consumer begins at the log end, which a note names.
 
     Rules: correct finds the first record at or after the time, even if indexes are wrong. A Kafka
     version gives the answer of that broker. kip-33 follows the text of KIP-33. legacy gives the
@@ -130,10 +125,18 @@ def command(
     """
     rules = _without_repetitions(names)
     _check_isolation(rules, isolation)
+    check_one_format(as_csv=as_csv, as_json=call.as_json)
+    if as_csv and (len(times) > 1 or len(rules) > 1 or explain):
+        raise click.UsageError(
+            "--csv has one offset for each partition: it needs one --at and one --rules, and no "
+            "--explain"
+        )
     specials = {
         text: special for text in times if (special := parse_special_timestamp(text)) is not None
     }
-    moments = [call.parse_moment(text) for text in times if text not in specials]
+    moments = [
+        call.parse_moment(text, SPECIAL_TIMESTAMPS) for text in times if text not in specials
+    ]
     asked = call.resolve_times(moments, indexes)
     resolved = iter([earliest_timestamp(each, clock_skew_ms) for each in asked])
     job = OffsetsJob(
@@ -168,6 +171,8 @@ def command(
             else:
                 shown += [(found.topic_partition, each) for each in answered]
     note_unused_mtimes(call.selection, mtimes_file, job.mtimes)
+    if as_csv:
+        return _write_csv(shown) or call.problems.exit_code
     if not call.as_json and not explain:
         if len(rules) == 1:
             _print_one_rule(call, shown)
@@ -209,8 +214,14 @@ def _note(found: TimeOffsets) -> str:
     refused = [f"{each.rules} refuses it" for each in found.answers if each.is_refused]
     if any(each.remote is not None for each in found.answers):
         return ", ".join(refused)
-    if not found.is_agreed and found.correct is None and found.target_timestamp >= 0:
-        return "no record is at or after this time"
+    ends = {each.rules: each.log_end_offset for each in found.answers if each.offset is None}
+    is_known = CORRECT in ends or (not found.is_agreed and found.correct is None)
+    if is_known and found.target_timestamp >= 0:
+        end = ends.get(CORRECT)
+        begin = "" if end is None else f"; begin at the log end, {end}"
+        return f"no record is at or after this time{begin}"
+    if found.is_agreed and (end := next(reversed(ends.values()), None)) is not None:
+        return f"no answer: kafka-consumer-groups begins at the log end, {end}"
     if found.is_agreed or found.correct is None:
         return ", ".join(refused)
     notes = [
@@ -289,8 +300,10 @@ def _note_broker_state(selection: Selection, rules: Sequence[str]) -> None:
 def _print_one_rule(
     call: StoreCall, found: Sequence[tuple[TopicPartition, TimeOffsets]]
 ) -> None:
+    notes = [_note(each) for _, each in found]
     print_table(
-        ["partition", "time", "offset", "timestamp", "time of the record", "epoch"],
+        ["partition", "time", "offset", "timestamp", "time of the record", "epoch"]
+        + ["note"] * any(notes),
         (
             [
                 str(partition),
@@ -300,11 +313,27 @@ def _print_one_rule(
                 call.format_time(answer.timestamp),
                 format_value(answer.leader_epoch),
             ]
-            for partition, each in found
+            + [note] * any(notes)
+            for (partition, each), note in zip(found, notes, strict=True)
             for answer in each.answers
         ),
         right="offset,timestamp,epoch",
+        prose="note",
     )
+
+
+def _write_csv(found: Sequence[tuple[TopicPartition, TimeOffsets]]) -> int:
+    """Write where consumers begin; return 1 if it is unknown for a partition."""
+    positions = []
+    for partition, each in found:
+        (answer,) = each.answers
+        offset = answer.log_end_offset if answer.offset is None else answer.offset
+        if offset is not None:
+            positions.append(ResetPosition("", partition, offset))
+    write_reset_plan(positions, with_groups=False)
+    unknown = len(found) - len(positions)
+    note_left_out(unknown, "partition", "there is no answer, or it is in remote storage")
+    return FOUND_PROBLEMS if unknown else 0
 
 
 def _print_several_rules(

@@ -15,6 +15,7 @@ from kafkastore.cli.options.change_options import ChangeOptions, change_options
 from kafkastore.cli.options.confirm import confirm
 from kafkastore.cli.options.on_spark import check_installed
 from kafkastore.cli.options.selection import ANY_PATH, paths_argument
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.changes_command import changes_command
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, Interrupted, print_problem
@@ -48,7 +49,7 @@ _REQUIRED_PACKAGES = ("pyspark", "pandas", "jinja2", "matplotlib")
                 "migrates copies in its output.")
 @click.option("--spark", "master", default="local[*]", show_default=True, metavar="MASTER",
               help="The Spark master: local[*], local[4], spark://host:7077, sc://host:15002.")
-@click.option("--samples", type=click.IntRange(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
+@click.option("--samples", type=WholeNumber(0, MOST_SAMPLES), default=SAMPLES, show_default=True,
               metavar="N",
               help="Number of times to look up in each partition, besides those where answers "
               "can differ; 0: no lookups.")
@@ -269,16 +270,15 @@ def _has_timestamps(store: StoreResult) -> bool:
 
 
 def _next_commands(result: PipelineResult) -> list[str]:
-    """Return commands that show the result, and run on the user's own data."""
+    """Return commands that show the result, and what the original lacks."""
     stamped = [store for store in result.stores if _has_timestamps(store)]
-    migrated = shlex.quote((stamped or result.stores)[0].migrated)
-    another = shlex.quote(str(result.out.with_name(result.out.name + "-2")))
+    shown = (stamped or result.stores)[0]
+    migrated, given = shlex.quote(shown.migrated), shlex.quote(shown.path)
     by_time = f"kafkastore offsets {migrated} --at -1m --relative-to newest --rules all"
     return [
         f"kafkastore ls {migrated}",
         *([by_time] if stamped else []),
         f"kafkastore cat {migrated} --limit 10 --json",
-        "kafkastore verify /path/to/your/kafka-logs",
-        "kafkastore migrate /path/to/your/kafka-logs --dry-run",
-        f"kafkastore pipeline /path/to/your/kafka-logs --out {another}",
+        f"kafkastore verify {migrated}",
+        *([f"kafkastore migrate {given} --dry-run"] if given != migrated else []),
     ]

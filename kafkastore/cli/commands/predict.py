@@ -8,7 +8,7 @@ from kafkastore.cli.options.change_options import index_interval_option
 from kafkastore.cli.options.kafka_version import kafka_version_option
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS
-from kafkastore.cli.output.grouped_lines import group_items
+from kafkastore.cli.output.grouped_lines import ItemGroup, group_items
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.output.unfinished_changes import print_unfinished_changes
@@ -67,10 +67,14 @@ def command(call: StoreCall, version: str, index_interval_bytes: int | None) -> 
             for item, each in zip(items, found, strict=True):
                 for row in job.rows(each):
                     write_json({**job.place(item), **row})
+        elif call.verbose:
+            _print_all(found)
         else:
-            _print(found, verbose=call.verbose)
+            groups = group_items(_changed(found), lambda each: each.outcome, verbose=False)
     if not call.as_json:
         print(_summary(version, total))
+    if not (call.as_json or call.verbose):
+        _print_groups(groups)
     return FOUND_PROBLEMS if any(total.outcomes[each] for each in _PROBLEMS) else 0
 
 
@@ -81,14 +85,19 @@ def _count_outcomes(found: Iterable[Prediction], total: PredictionSummary) -> It
         yield each
 
 
-def _print(found: Iterable[Prediction], *, verbose: bool) -> None:
-    """Print what happens to directories that a broker does not load unchanged."""
-    shown = (each for each in found if each.outcome is not Outcome.IS_LOADED)
-    if verbose:
-        for each in shown:
-            print_text(*_lines(each))
-        return
-    groups = group_items(shown, lambda each: each.outcome, verbose=False)
+def _changed(found: Iterable[Prediction]) -> Iterator[Prediction]:
+    """Yield the directories that a broker does not load unchanged."""
+    return (each for each in found if each.outcome is not Outcome.IS_LOADED)
+
+
+def _print_all(found: Iterable[Prediction]) -> None:
+    """Print what happens to each directory, when it is known."""
+    for each in _changed(found):
+        print_text(*_lines(each))
+
+
+def _print_groups(groups: Sequence[ItemGroup[Prediction]]) -> None:
+    """Print what happens to some directories of each outcome, the worst first."""
     order = list(Outcome)
     for group in sorted(groups, key=lambda group: order.index(group.shown[0].outcome)):
         for each in group.shown:

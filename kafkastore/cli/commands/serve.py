@@ -14,7 +14,9 @@ from typing import Self
 
 import click
 
+from kafkastore.cli.options.rules import check_rules
 from kafkastore.cli.options.selection import ANY_PATH
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.control_characters import print_text
 from kafkastore.cli.output.failures import FOUND_PROBLEMS, print_note
 from kafkastore.cli.output.json_lines import write_json
@@ -48,6 +50,7 @@ from kafkastore.shown_text import escape_control_characters
 )
 @click.option(
     "--rules", metavar="RULES", default=CORRECT, show_default=True,
+    callback=lambda _context, _parameter, name: check_rules(name, others=""),
     help="For offsets by time: correct, a version of Kafka, kip-33 or legacy.",
 )
 @click.option(
@@ -72,7 +75,7 @@ from kafkastore.shown_text import escape_control_characters
 )
 @click.option("--no-groups", is_flag=True, help="Refuse consumer groups and commits.")
 @click.option(
-    "--max-connections", metavar="N", type=click.IntRange(1), default=DEFAULT_LIMITS.connections,
+    "--max-connections", metavar="N", type=WholeNumber(1), default=DEFAULT_LIMITS.connections,
     show_default=True, help="More connections are closed at once.",
 )
 @click.option(

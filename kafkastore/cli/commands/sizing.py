@@ -4,6 +4,7 @@ from __future__ import annotations
 import click
 
 from kafkastore.arguments import INT32_MAX
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.json_lines import write_json
 from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.cli.store_command import StoreCall, store_command
@@ -23,11 +24,11 @@ _NAMES = {SECOND_MS: "second", MINUTE_MS: "minute"}
 
 @store_command("spark", paths_required=False)
 @click.option(
-    "--interval", "intervals", multiple=True, type=click.IntRange(1, INT32_MAX), metavar="BYTES",
+    "--interval", "intervals", multiple=True, type=WholeNumber(1, INT32_MAX), metavar="BYTES",
     help="A value of index.interval.bytes; may be repeated. Default: 1, 4, 16 and 64 KiB.",
 )
 @click.option(
-    "--broker-partitions", "broker_partitions", type=click.IntRange(1, INT32_MAX),
+    "--broker-partitions", "broker_partitions", type=WholeNumber(1, INT32_MAX),
     default=PARTITIONS, show_default=True, metavar="N",
     help="Without PATH: the number of partitions. KIP-33 uses 3500.",
 )

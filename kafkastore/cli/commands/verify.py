@@ -1,7 +1,7 @@
 """``kafkastore verify``: find problems and the commands that repair them."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
@@ -87,9 +87,14 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
     summary = VerifySummary()
     failures: list[str] = []
     groups = ItemGroups(attrgetter("kind"))
+
+    def print_summary() -> None:
+        if not call.as_json:
+            print(_summary(summary, compared_with))
+
     here = in_threads(1 if total == 1 else thread_count(call.threads), stop)
     with (
-        _printed(groups),
+        _printed(groups, print_summary),
         executor(
             call.master,
             "verifying",
@@ -108,8 +113,6 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
         else:
             for finding in found:
                 groups.add(finding)
-    if not call.as_json:
-        print(_summary(summary, compared_with))
     for failure in failures:
         print_problem(failure)
     if failures:
@@ -141,10 +144,14 @@ def _print_findings(findings: Iterator[Finding]) -> None:
 
 
 @contextmanager
-def _printed(groups: ItemGroups[Finding]) -> Iterator[None]:
-    """Print findings at the end, also after Ctrl-C or an error; worst first."""
+def _printed(groups: ItemGroups[Finding], print_summary: Callable[[], None]) -> Iterator[None]:
+    """Print a summary and the findings at the end, the worst first.
+
+    After Ctrl-C or an error, only the findings are printed.
+    """
     try:
         yield
+        print_summary()
     finally:
         order = [*reversed(Severity)]
         for group in sorted(groups, key=lambda each: order.index(each.shown[0].severity)):

@@ -15,6 +15,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.cli.copies import check_upload, make_copy
 from kafkastore.cli.options.confirm import check_can_confirm
 from kafkastore.cli.options.selection import ANY_PATH, DESTINATION
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.paths import refuse_remote
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
@@ -28,7 +29,7 @@ def index_interval_option(
 ) -> Callable[[FunctionT], FunctionT]:
     """Return a decorator that adds ``--index-interval-bytes``."""
     return click.option(
-        "--index-interval-bytes", type=click.IntRange(min=0, max=INT32_MAX),
+        "--index-interval-bytes", type=WholeNumber(min=0, max=INT32_MAX),
         default=default, show_default=True, metavar="N", help=help_text,
     )
 

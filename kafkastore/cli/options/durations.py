@@ -12,6 +12,20 @@ _UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s"
 _DURATION = re.compile(r"(?:[0-9]+(?:ms|[smhdw]))+")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _NUMBER = re.compile(r"[0-9]+")
+#: Names of units by which people write durations, and the unit that is meant.
+_UNIT_NAMES = {
+    name: unit
+    for unit, names in {
+        "ms": "ms msec msecs millis millisecond milliseconds",
+        "s": "s sec secs second seconds",
+        "m": "m min mins minute minutes",
+        "h": "h hr hrs hour hours",
+        "d": "d day days",
+        "w": "w week weeks",
+    }.items()
+    for name in names.split()
+}
+_NAMED_PART = re.compile(r"([0-9]+) *([a-z]+) *(?:,|and)? *")
 
 
 def parse_duration(
@@ -30,9 +44,11 @@ def parse_duration(
     text = text.strip()
     duration = int(text[:20]) if _NUMBER.fullmatch(text) else duration_of(text)
     if duration is None:
+        meant = meant_duration(text)
+        hint = f"; did you mean {meant}?" if meant else ""
         raise click.BadParameter(
             "must be a number of ms or a duration such as 90s, 5m or 1h30m (units: ms s m h d w), "
-            f"got {text!r}"
+            f"got {text!r}{hint}"
         )
     if duration > INT64_MAX:
         raise click.BadParameter(f"must be at most {INT64_MAX} ms, got {text!r}")
@@ -48,6 +64,22 @@ def duration_of(text: str) -> int | None:
     if not _DURATION.fullmatch(text):
         return None
     return sum(int(count[:20]) * _UNITS_MS[unit] for count, unit in _PART.findall(text))
+
+
+def meant_duration(text: str) -> str | None:
+    """Return a duration with other names of units as it should be written; else None.
+
+    >>> [meant_duration(each) for each in ("5 min", "1 hour and 30 mins", "soon")]
+    ['5m', '1h30m', None]
+    """
+    text, parts, at = text.strip().lower(), list[str](), 0
+    while at < len(text):
+        found = _NAMED_PART.match(text, at)
+        if found is None or found[2] not in _UNIT_NAMES:
+            return None
+        parts.append(found[1] + _UNIT_NAMES[found[2]])
+        at = found.end()
+    return "".join(parts) or None
 
 
 def format_duration(duration_ms: int | None) -> str:

@@ -15,8 +15,18 @@ def _check_version(context: click.Context, parameter: click.Parameter, version: 
     try:
         parse_version(version)
     except UnknownVersionError as error:
-        raise click.BadParameter(str(error)) from None
+        meant = version.strip().lower().removeprefix("kafka").strip("- v")
+        hint = f"; did you mean {meant}?" if _is_known(meant) else ""
+        raise click.BadParameter(f"{error}{hint}") from None
     return version
+
+
+def _is_known(version: str) -> bool:
+    try:
+        parse_version(version)
+    except UnknownVersionError:
+        return False
+    return True
 
 
 def kafka_version_option(help_text: str) -> Callable[[FunctionT], FunctionT]:

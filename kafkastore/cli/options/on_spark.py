@@ -13,6 +13,7 @@ import click
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.cli import interrupts
+from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import format_error
 from kafkastore.cli.output.progress import progress, to_progress_callback
 from kafkastore.errors import KafkaStoreError
@@ -51,7 +52,7 @@ def _check_threads(
 def threads_option(function: FunctionT) -> FunctionT:
     """Add ``--threads``; None is as many as there are processors."""
     return click.option(
-        "--threads", type=click.IntRange(min=1), callback=_check_threads, metavar="N",
+        "--threads", type=WholeNumber(min=1), callback=_check_threads, metavar="N",
         help="Number of threads.  [default: the number of processors]",
     )(function)
 

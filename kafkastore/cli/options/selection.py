@@ -9,11 +9,13 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from kafkastore.cli.options.topic_completion import complete_partitions, complete_topics
-from kafkastore.errors import KafkaStoreError
+from kafkastore.cli.options.whole_numbers import WholeNumber
+from kafkastore.errors import KafkaStoreError, NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import is_url, open_path
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.store.partition_log import PartitionLog
+from kafkastore.store.topic_logs import is_pattern, match_topics
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -110,22 +112,26 @@ def metadata_option(function: FunctionT) -> FunctionT:
     )(function)
 
 
+def topic_option(help_text: str) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds ``--topic``, passed as `topics`."""
+    return click.option(
+        "--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics,
+        help=help_text,
+    )
+
+
 def topic_options(function: FunctionT) -> FunctionT:
     """Add ``--topic`` and ``--partition``, passed as `topics` and `partitions`."""
     options = (
-        click.option(
-            "--topic",
-            "topics",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=complete_topics,
-            help="Only this topic (or this one partition, as topic-partition); may be repeated.",
+        topic_option(
+            "Only this topic, or topics that match a pattern such as 'ord*', or one partition as "
+            "topic-partition; may be repeated."
         ),
         click.option(
             "--partition",
             "partitions",
             multiple=True,
-            type=click.IntRange(min=0),
+            type=WholeNumber(min=0),
             metavar="N",
             shell_complete=complete_partitions,
             help="Only this partition of each topic; may be repeated.",
@@ -141,10 +147,14 @@ def select(
 ) -> Selection:
     """Open log.dirs roots or partition directories, and select partitions in them.
 
-    No topics or numbers: all. A name such as ``orders-3`` that is not a topic selects that
-    partition. Raises NotALogDirectoryError or NotInStoreError.
+    No topics or numbers: all. A topic may be a pattern, or name a partition if no topic has that
+    name. Raises NotALogDirectoryError or NotInStoreError.
     """
-    store = open_store([*paths])
+    try:
+        store = open_store([*paths])
+    except NotALogDirectoryError:
+        _refuse_topics(paths)
+        raise
     chosen = list(store.partitions)
     if topics:
         wanted = [_of_topic(name, chosen, paths) for name in topics]
@@ -158,24 +168,40 @@ def select(
     return Selection(store, tuple(chosen))
 
 
+def _refuse_topics(paths: Sequence[Path]) -> None:
+    """Raise NotInStoreError if a topic of the directories is given as if it were one."""
+    there = [path for path in paths if path.exists()]
+    if not there or len(there) == len(paths):
+        return
+    topics = open_store(there).topics
+    for path in paths:
+        if str(path) in topics and not path.exists():
+            raise NotInStoreError(f"{path} is a topic, not a path: write --topic {path}")
+
+
 def _of_topic(
     name: str, there: Sequence[TopicPartition], paths: Sequence[Path]
 ) -> list[TopicPartition]:
-    """Return the partitions that a name selects."""
-    found = [each for each in there if each.topic == name]
-    found = found or [each for each in there if str(each) == name]
-    if found:
-        return found
+    """Return the partitions that a name or a pattern selects."""
     topics = sorted({each.topic for each in there})
-    close = get_close_matches(name, [*topics, *map(str, there)], n=1, cutoff=0.6)
-    if close:
-        hint = f"did you mean {close[0]}?"
-    elif topics:
-        shown = ", ".join(topics[:5]) + (", ..." if len(topics) > 5 else "")
-        hint = f"there are {shown}"
-    else:
-        hint = "it has no partitions at all"
-    raise NotInStoreError(f"no topic {name} in {_names(paths)}; {hint}")
+    if matching := {*match_topics(name, topics)}:
+        return [each for each in there if each.topic in matching]
+    if matching := {*match_topics(name, map(str, there))}:
+        return [each for each in there if str(each) in matching]
+    hint = hint_at(name, topics, [*topics, *map(str, there)])
+    what = f"topic matches {name}" if is_pattern(name) else f"topic {name}"
+    raise NotInStoreError(f"no {what} in {_names(paths)}; {hint or 'it has no partitions at all'}")
+
+
+def hint_at(name: str, known: Sequence[str], alike: Sequence[str] = ()) -> str:
+    """Return which known name is meant, or the first ones; empty if none is known.
+
+    `alike` are all names that may be meant, `known` by default.
+    """
+    if not is_pattern(name) and (close := get_close_matches(name, alike or known, n=1)):
+        return f"did you mean {close[0]}?"
+    shown = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
+    return f"there are {shown}" if known else ""
 
 
 def _no_partition(

@@ -3,14 +3,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime, tzinfo
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
 from kafkastore.arguments import INT64_MAX
-from kafkastore.cli.options.durations import duration_of
+from kafkastore.cli.options.durations import duration_of, meant_duration
 from kafkastore.cli.options.selection import NotInStoreError, Selection
 from kafkastore.cli.output.failures import print_note
 from kafkastore.clock import EPOCH, MILLISECOND, clock
@@ -25,6 +27,10 @@ from kafkastore.segment.index_trust import DEFAULT_INDEXES, INDEXES, Indexes
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
+#: Dates as people write them that can be read in one way only.
+_OTHER_DATES = ("%d.%m.%Y", "%Y/%m/%d")
+_TIME_OF_DAY = re.compile(r"[0-9]{1,2}:[0-9]{2}")
+_DATE = re.compile(r"(?:19|20)[0-9]{6}")
 LARGEST_TIMESTAMP = INT64_MAX
 
 
@@ -88,11 +94,13 @@ def indexes_option(function: FunctionT) -> FunctionT:
     )(function)
 
 
-def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
+def parse_moment(
+    text: str, zone: tzinfo | None = None, more_names: Iterable[str] = ()
+) -> Moment:
     """Parse ms since 1970, ISO 8601, ``now``, or a duration before now.
 
-    `zone` applies to ISO 8601 without a zone. Fractions of a ms are rounded up: no record lies
-    between the two. Raises click.UsageError for any other text or an unknown zone.
+    `zone` applies to ISO 8601 without a zone. Fractions of a ms are rounded up. Raises
+    click.UsageError for any other text, with the time, or one of `more_names`, that may be meant.
 
     >>> parse_moment("2017-07-14T02:40:00Z").timestamp
     1500000000000
@@ -110,19 +118,42 @@ def parse_moment(text: str, zone: tzinfo | None = None) -> Moment:
     try:
         parsed = datetime.fromisoformat(text)
     except ValueError:
+        meant = _meant_time(text, more_names)
+        hint = f"; did you mean {meant}?" if meant else ""
         raise click.UsageError(
             "a time must be in ms since 1970, ISO 8601 such as 2024-03-01T14:05:00Z, or a time ago "
-            f"such as -2h (units: ms s m h d w), got {text!r}"
+            f"such as -2h (units: ms s m h d w), got {text!r}{hint}"
         ) from None
     return Moment(text, _timestamp(text, parsed, zone))
+
+
+def _meant_time(text: str, more_names: Iterable[str]) -> str | None:
+    """Return the time that is meant by other words; None if that is not clear.
+
+    >>> [_meant_time(each, ()) for each in ("10m", "1 hour ago", "yesterday", "14.07.2017")]
+    ['-10m', '-1h', '-1d', '2017-07-14T00:00:00Z']
+    """
+    word = text.lower()
+    if word == "yesterday":
+        return "-1d"
+    if ago := meant_duration(word.removeprefix("-").removesuffix("ago")):
+        return f"-{ago}"
+    for form in _OTHER_DATES:
+        with suppress(ValueError):
+            return f"{datetime.strptime(word, form):%Y-%m-%d}T00:00:00Z"
+    if _TIME_OF_DAY.fullmatch(word):
+        return f"{datetime.fromtimestamp(clock() / 1000, UTC):%Y-%m-%d}T{word.zfill(5)}Z"
+    return next(iter(get_close_matches(word, ["now", *more_names], n=1, cutoff=0.7)), None)
 
 
 def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:
     """Return a date and time in ms since 1970."""
     if parsed.tzinfo is None:
         if zone is None:
+            joined = text.replace(" ", "T")
             raise click.UsageError(
-                f"{text} has no time zone; write {text}Z for UTC, {text}+01:00, or give --tz ZONE"
+                f"{text} has no time zone; write {joined}Z for UTC, {joined}+01:00, or give --tz "
+                "ZONE"
                 if "T" in text or " " in text
                 else f"{text} has no time zone; write {text}T00:00:00Z, or give --tz ZONE"
             )
@@ -143,6 +174,16 @@ def find_unit_warning(moment: Moment) -> TimestampWarning | None:
     if moment.is_relative or moment.text != str(moment.timestamp):
         return None
     return find_timestamp_warning(moment.timestamp, now=moment.timestamp)
+
+
+def _date_of(moment: Moment) -> str | None:
+    """Return the day that a number such as 20240301 seems to be, in ISO 8601."""
+    if moment.is_relative or not _DATE.fullmatch(moment.text):
+        return None
+    try:
+        return f"{datetime.fromisoformat(moment.text):%Y-%m-%d}T00:00:00Z"
+    except ValueError:
+        return None
 
 
 def resolve_times(
@@ -169,6 +210,8 @@ def resolve_times(
                 f"{moment.text} is taken as ms since 1970; as {unit.value} it is "
                 f"{format_time(meant)}, and in ms {meant}"
             )
+        if meant is None and (date := _date_of(moment)) is not None:
+            print_note(f"{moment.text} is taken as ms since 1970; write {date} for that day")
     return [
         max(base + moment.timestamp, 0) if moment.is_relative else moment.timestamp
         for moment in moments

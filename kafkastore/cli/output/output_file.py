@@ -77,7 +77,7 @@ def open_output(path: Path) -> Iterator[BinaryIO]:
     pipe or a device is written directly.
     """
     if _is_stream(path):
-        with open(path, "wb") as stream:
+        with errors_named(path, str(path)), open(path, "wb") as stream:
             yield stream
         return
     target = Path(os.path.realpath(path))

@@ -1,6 +1,7 @@
 """Print plans, for people and as JSON."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
@@ -19,36 +20,64 @@ from kafkastore.cli.output.tables import format_count, print_table
 from kafkastore.shown_text import format_size
 
 
-def print_plan(plan: Plan, *, as_json: bool, verbose: bool) -> None:
-    """Print a plan's changes: all files if `verbose`, else a few of each kind.
+def print_plans(plans: Sequence[Plan], *, as_json: bool, verbose: bool) -> None:
+    """Print what plans change: first a summary of each, then the files.
 
     As JSON: a line for the plan, and a line for each new directory and each change as in the plan's
     own JSON.
     """
     if as_json:
-        write_json(
-            {
-                "kind": "plan",
-                "id": plan.id,
-                "root": plan.root,
-                "job": plan.job,
-                "files": len(plan.changes),
-                "directories": len(plan.directories),
-                "new_bytes": plan.new_bytes,
-            }
-        )
-        for directory in plan.directories:
-            write_json({"kind": "directory", **directory_to_json(directory)})
-        for change in plan.changes:
-            write_json({"kind": "change", **change_to_json(change)})
+        for plan in plans:
+            _write_plan(plan)
         return
+    for plan in plans:
+        print_plan_summary(plan, is_one_of_several=len(plans) > 1)
+    for plan in plans:
+        print_plan_details(plan, verbose=verbose, is_one_of_several=len(plans) > 1)
+
+
+def _write_plan(plan: Plan) -> None:
+    """Write a plan as JSON."""
+    write_json(
+        {
+            "kind": "plan",
+            "id": plan.id,
+            "root": plan.root,
+            "job": plan.job,
+            "files": len(plan.changes),
+            "directories": len(plan.directories),
+            "new_bytes": plan.new_bytes,
+        }
+    )
+    for directory in plan.directories:
+        write_json({"kind": "directory", **directory_to_json(directory)})
+    for change in plan.changes:
+        write_json({"kind": "change", **change_to_json(change)})
+
+
+def print_plan_summary(plan: Plan, *, is_one_of_several: bool = False) -> None:
+    """Print in one line how many files a plan changes, and how."""
+    where = f"{plan.root}: " if is_one_of_several else ""
     if not plan.changes:
-        print(f"{plan.job}: nothing to change")
+        print_text(f"{where}{plan.job}: nothing to change")
         return
     counts = [format_count(len(plan.changes), "file")]
+    actions = Counter(map(action, plan.changes))
+    if len(actions) > 1:
+        counts[0] += f" ({', '.join(f'{word} {count:,}' for word, count in actions.items())})"
     if plan.directories:
         counts.append(format_count(len(plan.directories), "new directory", "new directories"))
-    print(f"{plan.job}: {', '.join(counts)}, {format_size(plan.new_bytes)} of new bytes")
+    print_text(
+        f"{where}{plan.job}: {', '.join(counts)}, {format_size(plan.new_bytes)} of new bytes"
+    )
+
+
+def print_plan_details(plan: Plan, *, verbose: bool, is_one_of_several: bool = False) -> None:
+    """Print the files that a plan changes: all if `verbose`, else a few of each kind."""
+    if not plan.changes:
+        return
+    if is_one_of_several:
+        print_text(f"{plan.root}:")
     creates = ((None, f"creates {plan.root}/{each.name}") for each in plan.directories)
     print_text(*group_lines(creates, verbose=verbose))
     groups = group_items(plan.changes, _kind, verbose=verbose)

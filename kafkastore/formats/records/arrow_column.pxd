@@ -7,7 +7,7 @@ Layout: https://arrow.apache.org/docs/format/Columnar.html
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memmove, memset
 
-from kafkastore.formats.records.arrow_memory cimport Block, grow, release
+from kafkastore.formats.records.arrow_memory cimport Block, grow, put
 
 
 cdef enum:
@@ -48,9 +48,9 @@ cdef inline void forget_nulls(Nulls* nulls, Py_ssize_t rows) noexcept nogil:
 
 
 cdef inline void free_binary(Binary* column) noexcept:
-    release(column.nulls.bits)
-    release(column.places)
-    release(column.bytes)
+    put(column.nulls.bits)
+    put(column.places)
+    put(column.bytes)
 
 
 cdef inline void begin_places(Block* offsets) noexcept:

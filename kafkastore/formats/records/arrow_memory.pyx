@@ -1,47 +1,36 @@
 """Memory that is filled without the GIL and then handed over to Arrow.
 
 A `Block` is plain memory. After the handover it is read through the buffer protocol. When the last
-reference goes, it returns to its `Spares`: a reader that releases each batch before the one after
-the next keeps reusing the same few megabytes, which stay in the processor's cache.
+reference goes, it is a spare block: a reader that releases each batch before the one after the next
+keeps reusing the same few megabytes, which stay in the processor's cache.
 """
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_FillInfo
 from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 cimport cython
 
 from kafkastore.formats.primitives.memory_pages cimport free_pages, resized
 
-# Larger blocks are not kept: one huge record must not hold memory forever.
-cdef Py_ssize_t LARGEST_SPARE = 64 * 1024 * 1024
 # Of what a caller kept for long and then drops at once, not all is kept.
-cdef Py_ssize_t MOST_SPARE_BYTES = 40 * 1024 * 1024
+cdef Py_ssize_t MOST_SPARE_BYTES = 32 * 1024 * 1024
 # Blocks from this size on have their own pages. Otherwise malloc keeps what many threads free.
 cdef Py_ssize_t MAPPED_BYTES = 256 * 1024
-# How much larger than wanted a reused block may be, and a size below which that does not matter.
-cdef Py_ssize_t FITTING = 4, SMALLEST_SPARE = 16 * 1024
+cdef Py_ssize_t SMALLEST = 64
+# A larger block grows where it is, or its pages move.
+cdef Py_ssize_t LARGEST_COPIED = 64 * 1024
 
 
-cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
-    """Grow a block to at least `capacity`, keeping its bytes; False if out of memory."""
-    cdef uint8_t* moved
-    if capacity <= block.capacity:
-        return True
-    if capacity < MAPPED_BYTES:
-        moved = <uint8_t*> realloc(block.data, capacity)
-    elif block.capacity >= MAPPED_BYTES:
-        moved = <uint8_t*> resized(block.data, block.capacity, capacity)
-    else:
-        moved = <uint8_t*> resized(NULL, 0, capacity)
-        if moved != NULL and block.data != NULL:
-            memcpy(moved, block.data, block.capacity)
-            free(block.data)
-    if moved == NULL:
-        return False
-    block.data = moved
-    block.capacity = capacity
-    return True
+cdef Py_ssize_t rounded(Py_ssize_t capacity) noexcept nogil:
+    """Return one of four sizes for each power of two: a block then fits others than its first user.
+
+    A block that is replaced by a larger one again and again would be too large in the end.
+    """
+    cdef Py_ssize_t step = SMALLEST
+    while step * 8 < capacity:
+        step *= 2
+    return max((capacity + step - 1) // step, 1) * step
 
 
 cdef void release(Block block) noexcept nogil:
@@ -65,75 +54,98 @@ cdef extern from *:
     void leave "kafkastore_leave"(char* is_busy) noexcept nogil
 
 
-cdef class Spares:
-    """Blocks that can be reused.
-
-    One thread takes blocks; any thread may drop what it was given, also the garbage collector.
-    Without a GIL both may come at once: then neither waits, and a block is simply not reused.
-    """
-
-    def __dealloc__(self):
-        cdef int i
-        for i in range(self.count):
-            release(self.blocks[i])
-
-    cdef Block take(self, Py_ssize_t capacity) except *:
-        """Return the smallest spare block of about `capacity` bytes, or a new one.
-
-        A much larger one is kept for those who need it: many blocks may be in use.
-        """
-        cdef int i, best = -1
-        cdef Py_ssize_t largest = FITTING * max(capacity, SMALLEST_SPARE)
-        cdef Block block
-        cdef bint has_entered = try_enter(&self.is_busy)
-        for i in range(self.count if has_entered else 0):
-            if capacity <= self.blocks[i].capacity <= largest and (
-                    best < 0 or self.blocks[i].capacity < self.blocks[best].capacity):
-                best = i
-        if best >= 0:
-            block = self.blocks[best]
-            self.count -= 1
-            self.bytes -= block.capacity
-            self.blocks[best] = self.blocks[self.count]
-        if has_entered:
-            leave(&self.is_busy)
-        if best >= 0:
-            return block
-        block.data = NULL
-        block.capacity = 0
-        if not grow(&block, max(capacity, 1)):
-            raise MemoryError
-        block.capacity = capacity
-        return block
-
-    cdef void put(self, Block block) noexcept:
-        """Return a block to the spares."""
-        cdef bint is_kept = False
-        if block.capacity <= LARGEST_SPARE and try_enter(&self.is_busy):
-            is_kept = self.count < MOST_SPARES and (
-                self.count == 0 or self.bytes + block.capacity <= MOST_SPARE_BYTES)
-            if is_kept:
-                self.blocks[self.count] = block
-                self.count += 1
-                self.bytes += block.capacity
-            leave(&self.is_busy)
-        if not is_kept:
-            release(block)
-
-    cdef object give(self, Block* block, Py_ssize_t size):
-        """Turn the first `size` bytes of a block into an object; the block is replaced."""
-        cdef Block fresh = self.take(block.capacity)
-        cdef Given given = own(block[0], self)
-        given.size = size
-        block[0] = fresh
-        return given
+# Blocks that can be reused, the last one first; those of all reads, because a new read needs the
+# same ones as the read before. Without a GIL threads may come at once: then none of them waits, and
+# a block is simply not reused.
+cdef Block spares[MOST_SPARES]
+cdef int spare_count = 0
+cdef Py_ssize_t spare_bytes = 0
+cdef char spares_are_busy = 0
 
 
-cdef Given own(Block block, Spares spares):
-    """Return an object that owns a block and shows none of its bytes yet."""
+cdef Block take_spare(Py_ssize_t capacity) noexcept nogil:
+    """Return the spare block of a rounded capacity that was used last; without data if none is."""
+    global spare_count, spare_bytes
+    cdef int i
+    cdef Block block
+    block.data = NULL
+    block.capacity = 0
+    if try_enter(&spares_are_busy):
+        for i in range(spare_count - 1, -1, -1):
+            if spares[i].capacity == capacity:
+                block = spares[i]
+                spare_count -= 1
+                spare_bytes -= capacity
+                memmove(&spares[i], &spares[i + 1], (spare_count - i) * sizeof(Block))
+                break
+        leave(&spares_are_busy)
+    return block
+
+
+cdef void put(Block block) noexcept nogil:
+    """Return a block to the spares; the oldest ones make room for it."""
+    global spare_count, spare_bytes
+    cdef int old = 0
+    cdef Block released[MOST_SPARES]
+    if block.data == NULL or block.capacity > MOST_SPARE_BYTES or not try_enter(&spares_are_busy):
+        release(block)
+        return
+    while spare_count - old == MOST_SPARES or spare_bytes + block.capacity > MOST_SPARE_BYTES:
+        released[old] = spares[old]
+        spare_bytes -= spares[old].capacity
+        old += 1
+    spare_count -= old
+    memmove(&spares[0], &spares[old], spare_count * sizeof(Block))
+    spares[spare_count] = block
+    spare_count += 1
+    spare_bytes += block.capacity
+    leave(&spares_are_busy)
+    for old in range(old - 1, -1, -1):
+        release(released[old])
+
+
+cdef bint grow(Block* block, Py_ssize_t capacity) noexcept nogil:
+    """Grow a block to at least `capacity`, keeping its bytes; False if out of memory."""
+    cdef uint8_t* moved
+    cdef Block spare
+    if capacity <= block.capacity:
+        return True
+    capacity = rounded(capacity)
+    if block.capacity <= LARGEST_COPIED:
+        spare = take_spare(capacity)
+        if spare.data != NULL:
+            if block.data != NULL:
+                memcpy(spare.data, block.data, block.capacity)
+                put(block[0])
+            block[0] = spare
+            return True
+    if capacity < MAPPED_BYTES:
+        moved = <uint8_t*> realloc(block.data, capacity)
+    elif block.capacity >= MAPPED_BYTES:
+        moved = <uint8_t*> resized(block.data, block.capacity, capacity)
+    else:
+        moved = <uint8_t*> resized(NULL, 0, capacity)
+        if moved != NULL and block.data != NULL:
+            memcpy(moved, block.data, block.capacity)
+            free(block.data)
+    if moved == NULL:
+        return False
+    block.data = moved
+    block.capacity = capacity
+    return True
+
+
+cdef object give(Block* block, Py_ssize_t size):
+    """Turn the first `size` bytes of a block into an object; the block is replaced."""
+    cdef Block fresh
     cdef Given given = Given.__new__(Given)
-    given.block = block
-    given.spares = spares
+    fresh.data = NULL
+    fresh.capacity = 0
+    if not grow(&fresh, block.capacity):
+        raise MemoryError
+    given.block = block[0]
+    given.size = size
+    block[0] = fresh
     return given
 
 
@@ -143,66 +155,7 @@ cdef class Given:
     """A block that was handed over: its first `size` bytes, read-only."""
 
     def __dealloc__(self):
-        if self.spares is None:
-            release(self.block)
-        else:
-            self.spares.put(self.block)
+        put(self.block)
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         PyBuffer_FillInfo(view, self, self.block.data, self.size, 1, flags & ~PyBUF_WRITABLE)
-
-
-@cython.final
-@cython.no_gc
-cdef class Room:
-    """Writable bytes of a block, which is kept while there are views of them."""
-
-    cdef Given owner
-    cdef Py_ssize_t at, size
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, self.owner.block.data + self.at, self.size, 0, flags)
-
-
-@cython.final
-cdef class Lender:
-    """Lend room in a block that is being filled.
-
-    From then on the block has an owner, which lives as long as any view of the room: the block
-    can't be resized in place.
-    """
-
-    def __cinit__(self, Spares spares not None):
-        self.spares = spares
-
-    cdef object lend(self, const Block* block, Py_ssize_t at, Py_ssize_t size):
-        """Lend bytes of a block."""
-        cdef Room room = Room.__new__(Room)
-        if not self.has_lent:
-            self.owner = own(block[0], self.spares)
-            self.has_lent = True
-        room.owner, room.at, room.size = self.owner, at, size
-        return memoryview(room)
-
-    cdef int move(self, Block* block, Py_ssize_t used, Py_ssize_t capacity) except -1:
-        """Move the filled bytes to another block; views of its room keep the old one."""
-        cdef Block fresh = self.spares.take(capacity)
-        cdef Given owner = self.owner if self.has_lent else own(block[0], self.spares)
-        memcpy(fresh.data, block.data, used)
-        if capacity > block.capacity:
-            owner.spares = None   # the block must not be reused
-        self.owner = None
-        self.has_lent = False
-        block[0] = fresh
-        return 0
-
-    cdef object give(self, Block* block, Py_ssize_t size):
-        """Turn the first `size` bytes of the block into an object; the block is replaced."""
-        cdef Given owner = self.owner
-        if not self.has_lent:
-            return self.spares.give(block, size)
-        block[0] = self.spares.take(block.capacity)
-        owner.size = size
-        self.owner = None
-        self.has_lent = False
-        return owner

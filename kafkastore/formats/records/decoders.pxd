@@ -3,7 +3,9 @@ from libc.stdint cimport uint8_t
 
 
 cdef struct Decoder:
-    void* zstd   # a context that is used again; NULL until the first frame
+    # Contexts that are used again; NULL until the first frame.
+    void* zstd
+    void* deflate
 
 cdef Py_ssize_t decoded_bound(int codec, const uint8_t* data, Py_ssize_t size) noexcept nogil
 cdef Py_ssize_t decode(Decoder* decoder, int codec, const uint8_t* data, Py_ssize_t size,

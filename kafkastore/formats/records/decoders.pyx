@@ -1,7 +1,8 @@
 """Decompress what Kafka's clients write, in C, without the GIL.
 
-Usual records are snappy blocks, raw or in xerial's framing; an lz4 frame of independent blocks
-without checksums; one zstd frame. They can be decompressed into memory that was reserved before.
+Usual records are one gzip member; snappy blocks, raw or in xerial's framing; an lz4 frame of
+independent blocks without checksums; one zstd frame. They can be decompressed into memory that was
+reserved before.
 Everything else, and all damage, is left to `decompression`, which also finds the reason.
 
 The C sources are the codecs' own, in `vendor/`.
@@ -11,6 +12,7 @@ from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from kafkastore.formats.primitives.big_endian cimport load_i32
+from kafkastore.formats.primitives.crc cimport Crc, crc_functions
 
 from kafkastore.formats.records.compression import XERIAL_MAGIC, Codec
 
@@ -29,7 +31,19 @@ cdef extern from *:
     """
     #define ZSTD_STATIC_LINKING_ONLY
     #include "vendor/zstd.h"
+    #include "vendor/libdeflate/libdeflate.h"
     """
+    struct libdeflate_decompressor:
+        pass
+    enum libdeflate_result:
+        LIBDEFLATE_SUCCESS
+
+    libdeflate_decompressor* libdeflate_alloc_decompressor() nogil
+    void libdeflate_free_decompressor(libdeflate_decompressor*) nogil
+    libdeflate_result libdeflate_deflate_decompress_ex(
+        libdeflate_decompressor*, const void* data, size_t size, void* to, size_t capacity,
+        size_t* read, size_t* written) nogil
+
     ctypedef struct ZSTD_DCtx:
         pass
     ctypedef struct ZSTD_frameHeader "ZSTD_FrameHeader":
@@ -47,7 +61,8 @@ cdef extern from *:
     unsigned int ZSTD_MAGICNUMBER
 
 
-cdef int SNAPPY = Codec.SNAPPY, LZ4 = Codec.LZ4, ZSTD = Codec.ZSTD
+cdef int GZIP = Codec.GZIP, SNAPPY = Codec.SNAPPY, LZ4 = Codec.LZ4, ZSTD = Codec.ZSTD
+cdef Crc CRC = crc_functions()
 cdef uint8_t[8] XERIAL
 XERIAL[:] = list(XERIAL_MAGIC)
 
@@ -55,9 +70,13 @@ cdef enum:
     XERIAL_HEADER_SIZE = 16
     LZ4_HEADER_SIZE = 7
     LZ4_STORED = 0x80000000
-    # The best ratios: of lz4, and of a snappy copy of three bytes, which gives at most 64.
+    GZIP_HEADER_SIZE = 10
+    GZIP_TRAILER_SIZE = 8
+    # The best ratios: of lz4, of a snappy copy of three bytes, which gives at most 64, and of
+    # deflate, which needs at least two bits for a match of 258 bytes.
     LZ4_LARGEST_RATIO = 255
     SNAPPY_LARGEST_RATIO = 22
+    GZIP_LARGEST_RATIO = 1032
     # As the stream decoder of the zstd library.
     ZSTD_LARGEST_WINDOW = 1 << 27
 
@@ -155,6 +174,38 @@ cdef Py_ssize_t snappy_blocks(const uint8_t* data, Py_ssize_t size, uint8_t* to,
     return total
 
 
+cdef Py_ssize_t gzip_size(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+    """Return the stated size of exactly one member without optional fields; -1: unusual."""
+    cdef int64_t stated
+    # Magic, deflate, no flags: so do Java and the C library begin.
+    if size < GZIP_HEADER_SIZE + GZIP_TRAILER_SIZE or load_little_u32(data) != 0x00088b1f:
+        return -1
+    stated = load_little_u32(data + size - 4)
+    return -1 if stated > INT32_MAX or stated > GZIP_LARGEST_RATIO * size else stated
+
+
+cdef Py_ssize_t gzip_member(Decoder* decoder, const uint8_t* data, Py_ssize_t size, uint8_t* to,
+                            Py_ssize_t capacity) noexcept nogil:
+    """Decompress a member of `gzip_size` bytes; -1: damaged, or several members."""
+    cdef Py_ssize_t stated = gzip_size(data, size)
+    cdef size_t read = 0, written = 0
+    cdef Py_ssize_t compressed = size - GZIP_HEADER_SIZE - GZIP_TRAILER_SIZE
+    if stated < 0 or stated > capacity:
+        return -1
+    if decoder.deflate == NULL:
+        decoder.deflate = libdeflate_alloc_decompressor()
+        if decoder.deflate == NULL:
+            return -1
+    if libdeflate_deflate_decompress_ex(
+            <libdeflate_decompressor*> decoder.deflate, data + GZIP_HEADER_SIZE, compressed, to,
+            stated, &read, &written) != LIBDEFLATE_SUCCESS:
+        return -1
+    if (<Py_ssize_t> read != compressed or <Py_ssize_t> written != stated
+            or CRC.crc32(0, to, stated) != load_little_u32(data + size - GZIP_TRAILER_SIZE)):
+        return -1
+    return stated
+
+
 cdef Py_ssize_t zstd_bound(const uint8_t* data, Py_ssize_t size) noexcept nogil:
     """Return a bound of the size of exactly one frame; -1: unusual."""
     cdef ZSTD_frameHeader header
@@ -183,6 +234,8 @@ cdef Py_ssize_t decoded_bound(int codec, const uint8_t* data, Py_ssize_t size) n
         return lz4_frame(data, size, NULL, 0)
     if codec == ZSTD:
         return zstd_bound(data, size)
+    if codec == GZIP:
+        return gzip_size(data, size)
     return -1
 
 
@@ -194,6 +247,8 @@ cdef Py_ssize_t decode(Decoder* decoder, int codec, const uint8_t* data, Py_ssiz
         return snappy_blocks(data, size, to, capacity)
     if codec == LZ4:
         return lz4_frame(data, size, to, capacity)
+    if codec == GZIP:
+        return gzip_member(decoder, data, size, to, capacity)
     if decoder.zstd == NULL:
         decoder.zstd = ZSTD_createDCtx()
         if decoder.zstd == NULL:
@@ -204,7 +259,8 @@ cdef Py_ssize_t decode(Decoder* decoder, int codec, const uint8_t* data, Py_ssiz
 
 cdef void free_decoder(Decoder* decoder) noexcept nogil:
     ZSTD_freeDCtx(<ZSTD_DCtx*> decoder.zstd)
-    decoder.zstd = NULL
+    libdeflate_free_decompressor(<libdeflate_decompressor*> decoder.deflate)
+    decoder.zstd = decoder.deflate = NULL
 
 
 def decompress_usual(int codec, const uint8_t[::1] data not None, Py_ssize_t limit):
@@ -219,7 +275,7 @@ def decompress_usual(int codec, const uint8_t[::1] data not None, Py_ssize_t lim
         return None
     decompressed = PyBytes_FromStringAndSize(NULL, bound)
     to = decompressed
-    decoder.zstd = NULL
+    decoder.zstd = decoder.deflate = NULL
     with nogil:
         got = decode(&decoder, codec, start, size, to, bound)
         free_decoder(&decoder)

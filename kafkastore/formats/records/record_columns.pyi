@@ -12,6 +12,7 @@ BATCH_BYTES: int
 
 class RecordColumns:
     rows: int
+    bytes_bound: int
     def __init__(
         self,
         columns: Iterable[str],
@@ -36,5 +37,4 @@ class RecordColumns:
         position: int | None = None,
         smallest_offset: int = ...,
     ) -> int: ...
-    def room(self, size: int) -> memoryview: ...
     def take(self) -> tuple[int, dict[str, Any]]: ...

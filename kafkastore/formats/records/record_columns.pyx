@@ -9,8 +9,6 @@ Layout: https://arrow.apache.org/docs/format/Columnar.html
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-cimport cython
-
 from kafkastore.formats.records.arrow_column cimport (
     QUICK_COPY,
     VIEW_SIZE,
@@ -27,7 +25,7 @@ from kafkastore.formats.records.arrow_column cimport (
     grow_nulls,
     write_view,
 )
-from kafkastore.formats.records.arrow_memory cimport Block, Lender, Spares, grow, release
+from kafkastore.formats.records.arrow_memory cimport Block, give, grow, put
 from kafkastore.formats.records.batch_header cimport (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -50,7 +48,7 @@ from kafkastore.formats.records.record_cursor cimport (
     timestamp_type,
 )
 from kafkastore.formats.primitives.varint cimport Cursor
-from kafkastore.formats.records.decoders cimport Decoder, decode, decoded_bound, free_decoder
+from kafkastore.formats.records.decoders cimport decode, decoded_bound, free_decoder
 
 from kafkastore.errors import ArgumentValueError, ChecksumError
 from kafkastore.formats.records.batch_header import bytes_of
@@ -89,13 +87,6 @@ cdef inline bint fits_micros(int64_t millis) noexcept nogil:
     return -(INT64_MAX // 1000) <= millis <= INT64_MAX // 1000
 
 
-cdef enum DecodeOutcome:
-    APPENDED
-    COMPRESSED
-    BROKEN
-    NO_MEMORY
-
-
 cdef bint has_possible_offsets(const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
                                int64_t smallest_offset) noexcept nogil:
     """Return whether a wrapper's messages have possible offsets; True if unreadable."""
@@ -108,8 +99,6 @@ cdef bint has_possible_offsets(const BatchHeader* header, const uint8_t* records
         or wrapping_sum(cursor.base_offset, cursor.last_inner_offset) <= header.last_offset)
 
 
-@cython.final
-@cython.no_gc_clear   # `__dealloc__` asks `values`
 cdef class RecordColumns:
     """Columns of records, for one thread at a time.
 
@@ -123,43 +112,11 @@ cdef class RecordColumns:
     `max_decompressed_bytes` is the size limit of a decompressed batch.
     """
 
-    cdef bint want_key, want_value, want_headers, want_offset, want_timestamp, want_type
-    cdef bint want_per_batch, include_control, as_views, copy_key, copy_value, in_millis
-    cdef bint is_special     # bounds, headers or views are requested: records are not just copied
-    cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
-    cdef bint has_end_timestamp
-    cdef int64_t max_decompressed_bytes
-    cdef Py_ssize_t max_rows, max_bytes
-    cdef readonly Py_ssize_t rows
-    # The capacity of every column, and an upper bound of the bytes each one holds.
-    cdef Py_ssize_t row_capacity, byte_capacity, header_capacity, bytes_bound
-    cdef Binary key, value, header_name, header_value
-    cdef Py_ssize_t header_count
-    cdef Nulls timestamp_nulls, headers_nulls
-    cdef Block offsets, timestamps, timestamp_types, header_offsets
-    cdef Block epochs, producers, producer_epochs, transactional, control
-    cdef Spares spares
-    cdef list view_buffers
-    cdef object viewed
-    cdef int32_t view_buffer
-    cdef const char* error
-    cdef object columns
-    cdef Decoder decoder
-    cdef Block decompressed  # a batch, if its values are not requested
-    cdef Lender values       # lends room after the values, in `value.bytes`
-    cdef bint is_read_into   # bytes of the log may lie in that room
-    cdef bint is_compressed  # the last appended bytes were compressed: useless in that room
-    cdef object apart        # room for compressed bytes
-    cdef bint is_busy        # a thread decodes into the columns, without the GIL
-
     def __cinit__(self, columns, *, start_offset=0, end_offset=INT64_MAX,
                   start_timestamp=-INT64_MAX - 1, end_timestamp=None, include_control=False,
                   binary_view=False, in_millis=False, max_rows=BATCH_ROWS, max_bytes=BATCH_BYTES,
                   max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
-        self.spares = Spares()
         self.view_buffers = []
-        self.values = Lender(self.spares)
-        self.apart = bytearray()
         self.columns = frozenset(columns)
         if unknown := self.columns - KNOWN_COLUMNS:
             raise ArgumentValueError("columns", "known names", sorted(unknown))
@@ -194,48 +151,41 @@ cdef class RecordColumns:
         begin_places(&self.header_offsets)
 
     def __dealloc__(self):
-        if self.values.has_lent:
-            self.value.bytes.data = NULL
         free_decoder(&self.decoder)
-        release(self.decompressed)
+        put(self.decompressed)
+        put(self.compressed)
         free_binary(&self.key)
         free_binary(&self.value)
         free_binary(&self.header_name)
         free_binary(&self.header_value)
-        release(self.timestamp_nulls.bits)
-        release(self.headers_nulls.bits)
-        release(self.offsets)
-        release(self.timestamps)
-        release(self.timestamp_types)
-        release(self.header_offsets)
-        release(self.epochs)
-        release(self.producers)
-        release(self.producer_epochs)
-        release(self.transactional)
-        release(self.control)
+        put(self.timestamp_nulls.bits)
+        put(self.headers_nulls.bits)
+        put(self.offsets)
+        put(self.timestamps)
+        put(self.timestamp_types)
+        put(self.header_offsets)
+        put(self.epochs)
+        put(self.producers)
+        put(self.producer_epochs)
+        put(self.transactional)
+        put(self.control)
 
-    def room(self, Py_ssize_t size):
-        """Lend memory for the next bytes of a log: a memoryview of `size` bytes.
+    cdef uint8_t* room_for_log(self, Py_ssize_t size) noexcept nogil:
+        """Return memory for the next bytes of a log; NULL if there is none.
 
-        `append` moves values from there instead of copying them to memory of their own. The room is
-        valid until the next call of `room`; the bytes that `append` decoded are overwritten.
+        `append_usual` moves values from there instead of copying them.
         """
-        self._check_idle()
-        if size < 0:
-            raise ArgumentValueError("size", "at least 0", size)
-        self.is_read_into = self.copy_value and not self.is_compressed
-        if self.is_read_into:
-            return self._lend(size)
-        if len(self.apart) < size:
-            self.apart = bytearray(size)
-        return memoryview(self.apart)[:size]
+        if self.block_for_log() == &self.compressed:
+            return self.compressed.data if grow(&self.compressed, size) else NULL
+        if not self._make_room(size):
+            return NULL
+        return self.value.bytes.data + self.value.size + QUICK_COPY
 
-    cdef object _lend(self, Py_ssize_t size):
-        """Lend room after the values."""
-        cdef Py_ssize_t capacity = self._capacity_for(size)
-        if capacity > self.value.bytes.capacity:
-            self.values.move(&self.value.bytes, self.value.size, capacity)
-        return self.values.lend(&self.value.bytes, self.value.size + QUICK_COPY, size)
+    cdef Block* block_for_log(self) noexcept nogil:
+        """Return the block that they lie in."""
+        if self.is_compressed or not self.copy_value:
+            return &self.compressed
+        return &self.value.bytes
 
     cdef Py_ssize_t _capacity_for(self, Py_ssize_t size) noexcept nogil:
         """Return the capacity of the values with room after them.
@@ -247,25 +197,16 @@ cdef class RecordColumns:
             return self.value.bytes.capacity
         return at + size + max(min(max(64 * size, at), self.max_bytes - at), 0) + QUICK_COPY
 
-    cdef int _move_values(self, Py_ssize_t capacity) except -1:
-        """Move the values to memory in which nothing else lies."""
-        self.values.move(&self.value.bytes, self.value.size, capacity)
-        self.is_read_into = False
-        return 0
+    cdef bint _make_room(self, Py_ssize_t size) noexcept nogil:
+        """Reserve room after the values."""
+        return grow(&self.value.bytes, self._capacity_for(size))
 
     cdef bint _reserve_values(self, Py_ssize_t size) noexcept nogil:
         """Reserve `size` bytes in all for values that lie elsewhere."""
-        cdef Py_ssize_t capacity = self.value.bytes.capacity
-        if size > capacity - QUICK_COPY:
-            capacity = max(size + QUICK_COPY, min(2 * capacity, self.max_bytes))
-        if not self.values.has_lent:
-            return grow(&self.value.bytes, capacity)
-        with gil:
-            try:
-                self._move_values(capacity)
-            except MemoryError:
-                return False
-        return True
+        if size <= self.value.bytes.capacity - QUICK_COPY:
+            return True
+        return grow(&self.value.bytes, max(size + QUICK_COPY,
+                                           min(2 * self.value.bytes.capacity, self.max_bytes)))
 
     cdef bint _lies_in_room(self, const uint8_t* records, Py_ssize_t size) noexcept nogil:
         """Return whether the values can never overtake the records they come from."""
@@ -273,7 +214,8 @@ cdef class RecordColumns:
         return (<size_t> records >= start + self.value.size + QUICK_COPY
                 and <size_t> records + size <= start + self.value.bytes.capacity)
 
-    cdef bint _is_full(self, const BatchHeader* next_header) noexcept nogil:
+    cdef bint is_full(self, const BatchHeader* next_header) noexcept nogil:
+        """Return whether to hand over the columns before the next batch."""
         return self.rows > 0 and (self.rows + max(next_header.count, 1) > self.max_rows
                                   or self.bytes_bound >= self.max_bytes)
 
@@ -296,10 +238,9 @@ cdef class RecordColumns:
         cdef DecodeOutcome outcome
         if first < 0:
             raise ArgumentValueError("first", "at least 0", first)
-        self._check_idle()
+        self.check_idle()
         if count == 0:
             return 0
-        self.is_compressed = False
         first_header = <const BatchHeader*> &header_bytes[0]
         origin = first_header.position if position is None else position
         rows, viewed = self.rows, len(self.view_buffers)
@@ -320,7 +261,7 @@ cdef class RecordColumns:
             raise broken(self.error.decode(), first_header + i)
         return i
 
-    cdef int _check_idle(self) except -1:
+    cdef int check_idle(self) except -1:
         if self.is_busy:
             raise RuntimeError("another thread uses these RecordColumns")
         return 0
@@ -338,7 +279,7 @@ cdef class RecordColumns:
             with nogil:
                 while i < count:
                     header = headers + i
-                    if self._is_full(header):
+                    if self.is_full(header):
                         break
                     at = wrapping_difference(header.position, origin)
                     if (header.position < origin or at < 0 or at > size or header.size > size - at
@@ -346,9 +287,7 @@ cdef class RecordColumns:
                         self.error = "the bytes of the batch were not given"
                         outcome = BROKEN
                         break
-                    outcome = self._append_batch(header, start, start + at, start + size)
-                    if outcome == COMPRESSED:
-                        outcome = self._append_usual(header, start + at)
+                    outcome = self.append_usual(header, start, start + at, start + size)
                     if outcome != APPENDED:
                         break
                     i += 1
@@ -363,46 +302,6 @@ cdef class RecordColumns:
         first[0] = i
         return outcome
 
-    cdef DecodeOutcome _append_usual(self, const BatchHeader* header, const uint8_t* batch
-                                     ) noexcept nogil:
-        """Decompress and decode a usual batch; COMPRESSED if it is another."""
-        cdef int codec = header.attributes & CODEC_MASK
-        cdef const uint8_t* compressed = batch + RECORDS_AT
-        cdef Py_ssize_t size = header.size - RECORDS_AT, bound, got
-        cdef uint8_t* to
-        # Views keep the memory that they refer to: each batch then needs memory of its own.
-        if header.magic != 2 or header.count == 0 or self.as_views:
-            return COMPRESSED
-        bound = decoded_bound(codec, compressed, size)
-        if bound < 0 or bound > self.max_decompressed_bytes:
-            return COMPRESSED
-        self.is_compressed = True
-        if self.copy_value:
-            if not self._make_room(bound):
-                return NO_MEMORY
-            to = self.value.bytes.data + self.value.size + QUICK_COPY
-        else:
-            if not grow(&self.decompressed, bound):
-                return NO_MEMORY
-            to = self.decompressed.data
-        got = decode(&self.decoder, codec, compressed, size, to, bound)
-        if got < 0:
-            return COMPRESSED
-        return self._decode(header, to, to, to + got, to + got)
-
-    cdef bint _make_room(self, Py_ssize_t size) noexcept nogil:
-        """Reserve room after the values in which nothing else lies."""
-        cdef Py_ssize_t capacity = self._capacity_for(size)
-        if not self.is_read_into and (capacity == self.value.bytes.capacity
-                                      or not self.values.has_lent):
-            return grow(&self.value.bytes, capacity)
-        with gil:
-            try:
-                self._move_values(capacity)
-            except MemoryError:
-                return False
-        return True
-
     cdef DecodeOutcome _append_compressed(
         self, const BatchHeader* header, const uint8_t[::1] batch, int64_t smallest_offset
     ) except *:
@@ -411,7 +310,6 @@ cdef class RecordColumns:
         cdef int32_t view_buffer = self.view_buffer
         cdef Py_ssize_t rows = self.rows, viewed = len(self.view_buffers)
         cdef DecodeOutcome outcome
-        self.is_compressed = True
         records = records_of(batch, header, self.max_decompressed_bytes)
         start = &records[0] if records.shape[0] else NULL
         if self.as_views:
@@ -460,11 +358,11 @@ cdef class RecordColumns:
         # A record without a timestamp has -1, whatever its wrapper says.
         return self.start_timestamp < 0 or header.max_timestamp >= self.start_timestamp
 
-    cdef DecodeOutcome _append_batch(
+    cdef DecodeOutcome append_usual(
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* batch,
         const uint8_t* readable_end
     ) noexcept nogil:
-        """Decode one batch from the log's bytes, unless it is compressed."""
+        """Append one batch; COMPRESSED if only Python can decompress it."""
         if not self._is_in_range(header):
             return APPENDED
         if header.crc_valid == 0:
@@ -473,9 +371,35 @@ cdef class RecordColumns:
         if not self._is_wanted(header):
             return APPENDED
         if header.attributes & CODEC_MASK:
-            return COMPRESSED
+            return self._append_decompressed(header, batch)
         return self._decode(header, buffer, batch + RECORDS_AT if header.magic == 2 else batch,
                             batch + header.size, readable_end)
+
+    cdef DecodeOutcome _append_decompressed(self, const BatchHeader* header, const uint8_t* batch
+                                            ) noexcept nogil:
+        """Decompress a batch to where its values will be, and decode it."""
+        cdef int codec = header.attributes & CODEC_MASK
+        cdef const uint8_t* compressed = batch + RECORDS_AT
+        cdef Py_ssize_t size = header.size - RECORDS_AT, bound, got
+        cdef uint8_t* to
+        # Views keep the memory that they refer to: each batch then needs memory of its own.
+        if header.magic != 2 or header.count == 0 or self.as_views:
+            return COMPRESSED
+        bound = decoded_bound(codec, compressed, size)
+        if bound < 0 or bound > self.max_decompressed_bytes:
+            return COMPRESSED
+        if self.copy_value:
+            if not self._make_room(bound):
+                return NO_MEMORY
+            to = self.value.bytes.data + self.value.size + QUICK_COPY
+        else:
+            if not grow(&self.decompressed, bound):
+                return NO_MEMORY
+            to = self.decompressed.data
+        got = decode(&self.decoder, codec, compressed, size, to, bound)
+        if got < 0:
+            return COMPRESSED
+        return self._decode(header, to, to, to + got, to + got)
 
     cdef DecodeOutcome _decode(
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* records,
@@ -517,11 +441,8 @@ cdef class RecordColumns:
             return NO_MEMORY
         if self.want_headers and not self._reserve_headers(self.header_count + size // 2):
             return NO_MEMORY
-        if copy_value and not in_room:
-            if ((self.is_read_into
-                    or self.bytes_bound + size > self.value.bytes.capacity - QUICK_COPY)
-                    and not self._reserve_values(self.bytes_bound + size)):
-                return NO_MEMORY
+        if copy_value and not in_room and not self._reserve_values(self.bytes_bound + size):
+            return NO_MEMORY
         key_bytes, value_bytes = self.key.bytes.data, self.value.bytes.data
         key_places = <int32_t*> self.key.places.data
         value_places = <int32_t*> self.value.places.data
@@ -691,32 +612,31 @@ cdef class RecordColumns:
         """
         cdef Py_ssize_t rows = self.rows
         cdef dict taken = {}
-        self._check_idle()
+        self.check_idle()
         if self.want_key:
             taken["key"] = self._take_binary(&self.key, rows)
         if self.want_value:
             taken["value"] = self._take_binary(&self.value, rows)
         if self.want_offset:
-            taken["offset"] = self.spares.give(&self.offsets, 8 * rows)
+            taken["offset"] = give(&self.offsets, 8 * rows)
         if self.want_timestamp:
             taken["timestamp"] = (*self._take_nulls(&self.timestamp_nulls, rows),
-                                  self.spares.give(&self.timestamps, 8 * rows))
+                                  give(&self.timestamps, 8 * rows))
         if self.want_type:
-            taken["timestampType"] = self.spares.give(&self.timestamp_types, 4 * rows)
+            taken["timestampType"] = give(&self.timestamp_types, 4 * rows)
         if self.want_headers:
             taken[HEADERS_COLUMN] = (
                 *self._take_nulls(&self.headers_nulls, rows),
-                self.spares.give(&self.header_offsets, 4 * (rows + 1)), self.header_count,
+                give(&self.header_offsets, 4 * (rows + 1)), self.header_count,
                 self._take_copies(&self.header_name, self.header_count),
                 self._take_copies(&self.header_value, self.header_count))
             begin_places(&self.header_offsets)
         if self.want_per_batch:
-            taken["leader_epoch"] = self.spares.give(&self.epochs, 4 * rows)
-            taken["producer_id"] = self.spares.give(&self.producers, 8 * rows)
-            taken["producer_epoch"] = self.spares.give(&self.producer_epochs, 4 * rows)
-            taken["is_transactional"] = self.spares.give(&self.transactional, rows)
-            taken["is_control"] = self.spares.give(&self.control, rows)
-        self.is_read_into = False
+            taken["leader_epoch"] = give(&self.epochs, 4 * rows)
+            taken["producer_id"] = give(&self.producers, 8 * rows)
+            taken["producer_epoch"] = give(&self.producer_epochs, 4 * rows)
+            taken["is_transactional"] = give(&self.transactional, rows)
+            taken["is_control"] = give(&self.control, rows)
         self.rows = self.bytes_bound = self.header_count = 0
         self.view_buffers = []
         return rows, {name: buffers for name, buffers in taken.items() if name in self.columns}
@@ -725,16 +645,15 @@ cdef class RecordColumns:
         cdef Py_ssize_t count = nulls.count
         if count == 0:
             return 0, None
-        validity = self.spares.give(&nulls.bits, (rows + 7) // 8)
+        validity = give(&nulls.bits, (rows + 7) // 8)
         memset(nulls.bits.data, 0xff, nulls.bits.capacity)
         nulls.count = 0
         return count, validity
 
     cdef tuple _take_copies(self, Binary* column, Py_ssize_t rows):
         taken = (*self._take_nulls(&column.nulls, rows),
-                 self.spares.give(&column.places, 4 * (rows + 1)),
-                 self.values.give(&column.bytes, column.size) if column == &self.value
-                 else self.spares.give(&column.bytes, column.size))
+                 give(&column.places, 4 * (rows + 1)),
+                 give(&column.bytes, column.size))
         begin_places(&column.places)
         column.size = 0
         return taken
@@ -743,4 +662,4 @@ cdef class RecordColumns:
         if not self.as_views:
             return self._take_copies(column, rows)
         return (*self._take_nulls(&column.nulls, rows),
-                self.spares.give(&column.places, VIEW_SIZE * rows), self.view_buffers)
+                give(&column.places, VIEW_SIZE * rows), self.view_buffers)
