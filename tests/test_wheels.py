@@ -74,8 +74,12 @@ def test_list_of_the_c_sources_has_the_versions_that_their_headers_state(pytestc
         )
         return ".".join(parts)
 
+    deflate = re.search(
+        r'VERSION_STRING\s+"([\d.]+)"', (vendor / "libdeflate/libdeflate.h").read_text()
+    )
     translated = (vendor / "snappy_decompress.h").read_text()
     commit = re.search(r"commit\s+\*\s*([0-9a-f]{40})", translated)
     assert listed == {
-        "lz4": stated("lz4.h", "LZ4"), "zstd": stated("zstd.h", "ZSTD"), "snappy": commit[1],
+        "libdeflate": deflate[1], "lz4": stated("lz4.h", "LZ4"), "zstd": stated("zstd.h", "ZSTD"),
+        "snappy": commit[1],
     }
