@@ -6,6 +6,7 @@
 # Only some tests:           make test ARGS='tests/formats -k index'
 # With the seed that another run printed:  make test SEED=<number>; otherwise a run draws its own
 # All cases and examples:    make test ARGS=--in-full
+# Wheels of one Python, for one platform:  make wheels PYTHON=python3.12 PLATFORM=musllinux_1_2_aarch64
 # Where tests write, for instance in memory:  make test SCRATCH=/dev/shm/kafkastore-tests
 PYTHON =
 VENV = .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
@@ -34,7 +35,7 @@ export PYTHONSAFEPATH = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint site build bench clean
+.PHONY: help run test check lint site build wheels bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -68,6 +69,14 @@ check: ## run everything in fresh environments: lint, all tests, the packages, a
 build: $(VENV)/.stamp-dev ## sdist and wheel, in dist/
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
+
+wheels: ## sdist and wheels for Linux, x86-64 and ARM64, glibc and musl, in dist/; one PLATFORM= if given
+	@python=$$(CC=true sh .ci/find-python $(PYTHON)) && "$$python" -m venv build/wheels-venv
+	@build/wheels-venv/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", \
+	    "rb"))["dependency-groups"]["wheels"], sep="\n")' >build/wheels-venv/required.txt
+	@build/wheels-venv/bin/python -m pip install -q --disable-pip-version-check \
+	    -r build/wheels-venv/required.txt
+	build/wheels-venv/bin/python packaging/wheels.py dist $(PYTHON:%=--python %) $(PLATFORM:%=--platform %)
 
 bench: installed ## compare speed with other readers; needs a JDK 17, Maven and cargo
 	PYTHONSAFEPATH= $(BIN)/python benchmarks/run.py $(ARGS)

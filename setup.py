@@ -3,9 +3,9 @@ import os
 import shutil
 from pathlib import Path
 
-import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 CYTHON_MODULES = [
@@ -117,8 +117,19 @@ class BuildExtension(build_ext):
         super().build_extension(ext)
 
 
+class BuildWheel(bdist_wheel):
+    """Add the list of the codecs' C sources to a wheel's metadata, where PEP 770 wants it."""
+
+    def write_wheelfile(self, metadata: str, *args: str) -> None:
+        """Write the metadata beside those of the project."""
+        super().write_wheelfile(metadata, *args)
+        folder = Path(metadata, "sboms")
+        folder.mkdir(exist_ok=True)
+        shutil.copy(Path(VENDOR, "vendor.cdx.json"), folder)
+
+
 setup(
-    cmdclass={"build_ext": BuildExtension},
+    cmdclass={"bdist_wheel": BuildWheel, "build_ext": BuildExtension},
     # The script runs the entry point of pyproject.toml with SIGINT blocked.
     scripts=["kafkastore/cli/launcher/kafkastore"],
     packages=list(PACKAGE_FOLDERS),
@@ -135,13 +146,8 @@ setup(
             Extension(
                 module,
                 [module.replace(".", "/") + ".pyx", *C_SOURCES.get(module, [])],
-                include_dirs=[
-                    numpy.get_include(),
-                    "kafkastore/formats/primitives",
-                    "kafkastore/formats/records",
-                ],
+                include_dirs=["kafkastore/formats/primitives", "kafkastore/formats/records"],
                 define_macros=[
-                    ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
                     *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
                     *(HIDDEN if module in C_SOURCES else []),
                 ],

@@ -8,7 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "benchmarks/README.md"})
-FOLDERS = ("kafkastore", "legacy", "migration", "tests", "benchmarks", "docs", ".ci")
+FOLDERS = (
+    "kafkastore", "legacy", "migration", "packaging", "tests", "benchmarks", "docs", ".ci",
+)
 SUFFIXES = (".py", ".pyx", ".pxd", ".h")
 
 

@@ -135,7 +135,7 @@ def test_sdist_has_all_that_a_wheel_is_built_from(root, built, layout):
     assert {"LICENSE.libdeflate", "LICENSE.lz4", "LICENSE.snappy", "LICENSE.zstd"} <= licences
     assert {path.parts[0] for path in members if len(path.parts) > 1} <= {
         ".ci", "benchmarks", "docs", "kafkastore", "kafkastore.egg-info", "legacy", "migration",
-        "tests",
+        "packaging", "tests",
     }
 
 

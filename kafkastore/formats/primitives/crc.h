@@ -22,6 +22,8 @@
 #ifndef KAFKASTORE_CRC_H
 #define KAFKASTORE_CRC_H
 
+#include "processor.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -377,13 +379,11 @@ static int find_crc_kernels(struct crc_kernel kernels[3]) {
     prepare(&CASTAGNOLI);
     prepare(&IEEE);
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    int pclmul = __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul");
-    if (pclmul && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi2") &&
-        __builtin_cpu_supports("vpclmulqdq"))
+    int features = processor_features();
+    if (ALL_OF(features, HAS_PCLMUL | HAS_WIDE_PCLMUL))
         kernels[count++] = (struct crc_kernel){"avx512", crc32c_avx512, crc32_avx512};
-    if (pclmul) kernels[count++] = (struct crc_kernel){"pclmul", crc32c_pclmul, crc32_by_vectors};
+    if (features & HAS_PCLMUL)
+        kernels[count++] = (struct crc_kernel){"pclmul", crc32c_pclmul, crc32_by_vectors};
 #elif defined(VECTORS)
 #if defined(__linux__)
     int pmull = (getauxval(AT_HWCAP) & HWCAP_PMULL) != 0;

@@ -38,6 +38,8 @@
 #ifndef SNAPPY_DECOMPRESS_H
 #define SNAPPY_DECOMPRESS_H
 
+#include "processor.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -195,6 +197,15 @@ static void snappy_usual_tags_avx(const uint8_t **at, const uint8_t *end, uint8_
 {
     snappy_usual_tags(at, end, to, size, most, 1);
 }
+
+static int snappy_has_avx(void)
+{
+    static int features = -1; /* two threads write the same */
+    int known = __atomic_load_n(&features, __ATOMIC_RELAXED);
+    if (known < 0)
+        __atomic_store_n(&features, known = processor_features(), __ATOMIC_RELAXED);
+    return known & HAS_AVX2;
+}
 #endif
 
 /* Returns the decompressed size that a block states, and where its tags begin; -1: none. */
@@ -220,7 +231,7 @@ static int snappy_decompress_tags(const uint8_t *at, const uint8_t *end, uint8_t
     void (*usual_tags)(const uint8_t **, const uint8_t *, uint8_t *, ptrdiff_t *, ptrdiff_t) =
         snappy_usual_tags_anywhere;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2"))
+    if (snappy_has_avx())
         usual_tags = snappy_usual_tags_avx;
 #endif
     for (;;) {
