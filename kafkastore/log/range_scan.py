@@ -372,8 +372,9 @@ class RangeScan:
                 yield decoded
                 is_usual, read_size = True, min(4 * read_size, USUAL_READ)
                 position, next_offset = decoded.end_position, decoded.next_offset
+            looked_at = read_size if is_usual else first_read
             for run in file.runs(
-                position, next_offset=next_offset, first_read=first_read, **reading
+                position, next_offset=next_offset, first_read=looked_at, **reading
             ):
                 yield run
                 position, next_offset = run.end_position, run.next_offset

@@ -34,6 +34,8 @@ NOT_IN_THE_REGISTRY = {
     "segment_growth": "takes sets, by append_sets",
     "arrow_memory": "memory",
     "decoders": "by decompression",
+    "decompressors": "by decompression",
+    "record_buffers": "buffers of our own",
     "batch_builder": "writes, by record_builder",
     "crc": "any bytes are right",
     "entries": "types",

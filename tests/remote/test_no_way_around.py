@@ -37,6 +37,7 @@ NO_FILES_OF_STORES = {
     "kafkastore/changes/directory_lock.py": "a directory, to be locked",
     "kafkastore/recovery/applied_recovery.py": "a writer's directory: local",
     "kafkastore/server/authentication.py": "a list of users",
+    "kafkastore/server/groups/state_directory.py": "a server's own state: local",
     "kafkastore/server/sending.py": "sends what was read before, with its checksums",
     "legacy/mtimes.py": "a list that the user wrote",
     "migration/answers.py": "a directory of links and new indexes: see its test",
