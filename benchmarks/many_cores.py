@@ -2,132 +2,90 @@
 
 usage:  many_cores.py LOG_DIRECTORY_OR_PARTITION [CORES ...]
 
-Each piece of the first partition is read once, alone: its costs are the time that needs the
-interpreter's lock, and the time that does not. Then threads take the pieces in order, as
-`ParallelMap` gives them out, and wait for the lock. Memory bandwidth is not simulated: the last
+Each piece of the first partition is decoded once, alone: its costs are the time of the owner, who
+finds pieces and makes Arrow batches, and the time of decoding, which any thread may spend. Then
+threads take the pieces as `PieceDecoder` gives them out. Memory bandwidth is not simulated: each
 line says how many bytes a second the result moves.
 """
 from __future__ import annotations
 
-import heapq
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import kafkastore
-from kafkastore.formats.records import batch_header
-from kafkastore.log import piece_reading
-from kafkastore.log.parallel_map import StopFlag
-from kafkastore.log.record_reading import _open
+from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.log import record_reading, records_as_arrow
+from kafkastore.log.piece_reading import _MORE_PIECES
 from kafkastore.log.records_as_arrow import ArrowOptions
-from kafkastore.segment.log_file import LogFile
-
-#: As `read_parallel` has it: results that wait, and the one that is taken.
-_QUEUED = 1
+from kafkastore.segment.decoding.piece_decoder import PieceDecoder
 
 
 class Cost(NamedTuple):
-    """The seconds of one piece: planned and taken by the owner, decoded by a thread."""
+    """The seconds of one piece: of the owner, who has the lock, and of a thread without it."""
 
     owner: float
-    locked: float
     free: float
     log_bytes: int
     arrow_bytes: int
 
 
-class _Clock:
-    """Adds up the time in compiled code, which runs without the lock."""
-
-    def __init__(self) -> None:
-        self.free = 0.0
-
-    def timed(self, function: Any) -> Any:
-        def call(*arguments: Any, **named: Any) -> Any:
-            begun = time.thread_time()
-            try:
-                return function(*arguments, **named)
-            finally:
-                self.free += time.thread_time() - begun
-
-        return call
-
-
-class _TimedColumns:
-    """`RecordColumns` whose decoding is timed."""
-
-    def __init__(self, columns: Any, clock: _Clock) -> None:
-        self.append, self.room, self.take = clock.timed(columns.append), columns.room, columns.take
-
-
 def costs_of(path: str) -> list[Cost]:
-    """Read every piece of the first partition, one after the other."""
+    """Decode every piece of the first partition, one after the other, in this thread."""
     log = next(iter(kafkastore.open(path)))
-    clock = _Clock()
-    batch_header.scan = clock.timed(batch_header.scan)
-    LogFile._read_into = clock.timed(LogFile._read_into)
-    reading = _open(log, ArrowOptions())
-    make = reading._builder
-
-    def timed_builder() -> Any:
-        builder = make()
-        builder.columns = _TimedColumns(builder.columns, clock)
-        return builder
-
-    reading._builder = timed_builder
-    stop, found = StopFlag(), []
-    pieces = reading.pieces()
+    options = ArrowOptions()
+    reading = record_reading._open(log, options)
+    take = records_as_arrow._ArrowBatches(options, log).take
+    columns = [record_reading._columns(options) for _ in range(4)]
+    decoder = PieceDecoder(columns, threads=1, most_pieces=1)
+    pieces, found = reading.pieces(), []
     while True:
-        begun = time.thread_time()
+        begun, taken, skipped, arrow_bytes = time.thread_time(), 0.0, 0.0, 0
         piece = next(pieces, None)
         if piece is None:
             return found
-        planned, clock.free = time.thread_time(), 0.0
-        rows = reading.read_piece(piece, stop)
-        decoded = time.thread_time()
-        arrow_bytes = 0
-        for batch in reading.take(rows):
-            arrow_bytes += batch.nbytes
-        done = time.thread_time()
-        end = piece.end_position or piece.start.file.size
-        found.append(
-            Cost(
-                planned - begun + done - decoded,
-                decoded - planned - clock.free,
-                clock.free,
-                end - piece.start.position,
-                arrow_bytes,
-            )
-        )
+        reading.add_to(decoder, piece)
+        planned = time.thread_time()
+
+        def timed(filled: RecordColumns) -> int:
+            nonlocal taken, skipped
+            started = time.thread_time()
+            batches = take(filled)
+            taken += time.thread_time() - started
+            size = sum(batch.nbytes for batch in batches)
+            skipped += time.thread_time() - started
+            return size
+
+        while (size := decoder.next(timed)) is not None:
+            arrow_bytes += size
+        free = time.thread_time() - planned - skipped
+        position, _ = decoder.end_first()
+        log_bytes = position - piece.start.position
+        reading._log_bytes += log_bytes  # the next piece has as many Arrow bytes as others
+        reading._arrow_bytes += arrow_bytes
+        found.append(Cost(planned - begun + taken, free, log_bytes, arrow_bytes))
 
 
-def simulate(costs: Sequence[Cost], cores: int, *, has_lock: bool) -> float:
+def simulate(costs: Sequence[Cost], cores: int) -> float:
     """Return the seconds until all rows are taken.
 
-    A piece needs the lock before and after its free time, in halves.
+    The owner takes the rows of each piece in order; until then it decodes, as other threads do,
+    whenever the next piece is not there yet.
     """
-    if cores == 1:
-        return sum(each.owner + each.locked + each.free for each in costs)
-    threads = [0.0] * cores
-    lock = owner = 0.0
-    waiting: list[float] = []
+    threads = [0.0] * cores  # when each is free; the first is the owner
+    done: list[float] = []
+    taken = 0
     for cost in costs:
-        if len(waiting) > _QUEUED * cores:
-            owner = max(owner, waiting.pop(0))
-        if has_lock:
-            lock = owner = max(owner, lock) + cost.owner
-        else:
-            owner += cost.owner
-        begun = max(heapq.heappop(threads), owner)
-        if has_lock:
-            lock = max(lock, begun) + cost.locked
-            begun = lock + cost.free
-        else:
-            begun += cost.locked + cost.free
-        heapq.heappush(threads, begun)
-        waiting.append(begun)
-    return max([owner, *waiting, *threads])
+        while taken < len(done) and len(done) - taken > cores + _MORE_PIECES:
+            threads[0] = max(threads[0], done[taken]) + costs[taken].owner
+            taken += 1
+        first = min(range(cores), key=threads.__getitem__)
+        threads[first] += cost.free
+        done.append(threads[first])
+    for cost, ready in zip(costs[taken:], done[taken:], strict=True):
+        threads[0] = max(threads[0], ready) + cost.owner
+    return threads[0]
 
 
 def main() -> None:
@@ -136,20 +94,17 @@ def main() -> None:
     costs = min(
         (costs_of(path) for _ in range(3)), key=lambda each: sum(map(sum, each))
     )
-    alone = simulate(costs, 1, has_lock=True)
+    alone = simulate(costs, 1)
     log_bytes = sum(each.log_bytes for each in costs)
     arrow_bytes = sum(each.arrow_bytes for each in costs)
-    shares = [sum(each[number] for each in costs) / alone for number in range(3)]
-    print(f"{len(costs)} pieces, {alone * 1e3:.0f} ms on one core: "
-          f"owner {shares[0]:.1%}, with the lock {shares[1]:.1%}, without {shares[2]:.1%}")
+    owner = sum(each.owner for each in costs) / alone
+    print(f"{len(costs)} pieces, {alone * 1e3:.0f} ms on one core, {owner:.1%} the owner's")
     for cores in map(int, numbers or ("2", "4", "8", "16")):
-        ratios = [alone / simulate(costs, cores, has_lock=each) for each in (True, False)]
+        ratio = alone / simulate(costs, cores)
         # Read into memory, read again, written: by the copy from the page cache and by decoding.
-        moved = (3 * log_bytes + arrow_bytes) / alone * ratios[0] / 1e9
-        print(f"{cores:3} cores  {ratios[0]:5.1f}x   without the lock {ratios[1]:5.1f}x   "
-              f"{moved:6.1f} GB/s moved")
+        moved = (3 * log_bytes + arrow_bytes) / alone * ratio / 1e9
+        print(f"{cores:3} cores  {ratio:5.1f}x   {moved:6.1f} GB/s moved")
 
 
 if __name__ == "__main__":
-    assert piece_reading
     main()
