@@ -27,32 +27,39 @@ class Writer:
         self.root, self.chance = root, chance
         self.log_dir = kafkastore.LogDirWriter(root)
         self.log = self.log_dir.writer("t", 0, {"segment.bytes": 700, "index.interval.bytes": 100})
-        self.begun = set()
+        self.written = []    # offset, producer and whether it is a marker
+
+    @property
+    def begun(self):
+        """The producers with an open transaction."""
+        begun = set()
+        for _, producer_id, is_marker in self.written:
+            (begun.discard if is_marker else begun.add)(producer_id)
+        return begun - {-1}
 
     def append(self):
         offset, chance = self.log.log_end_offset, self.chance
         if self.begun and chance.random() < 0.4:
-            producer_id = chance.choice(sorted(self.begun))
-            self.begun.remove(producer_id)
+            producer_id, is_marker = chance.choice(sorted(self.begun)), True
             batch = marker(
                 offset, 5, is_commit=chance.random() < 0.5, producer_id=producer_id
             )
         else:
-            producer_id = chance.choice((-1, *PRODUCERS))
+            producer_id, is_marker = chance.choice((-1, *PRODUCERS)), False
             batch = Batch(
                 (Row(offset, 5, b"k", b"v" * chance.randrange(60)),),
                 producer_id=producer_id, producer_epoch=min(producer_id, 0),
                 base_sequence=min(producer_id, 0), is_transactional=producer_id >= 0,
             )
-            if producer_id >= 0:
-                self.begun.add(producer_id)
+        self.written.append((offset, producer_id, is_marker))
         self.log.append(batch.data, as_follower=True)
         self.log.flush()
 
     def truncate(self):
         end, start = self.log.log_end_offset, self.log.log_start_offset
-        self.log.truncate_to(self.chance.randint(max(start, end - 6), end))
-        self.begun = set()    # markers without a transaction, and transactions twice, do no harm
+        offset = self.chance.randint(max(start, end - 6), end)
+        self.log.truncate_to(offset)
+        self.written = [each for each in self.written if each[0] < offset]
 
     def delete(self):
         end, start = self.log.log_end_offset, self.log.log_start_offset
