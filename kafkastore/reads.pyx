@@ -70,6 +70,17 @@ def check_fetched():
             raise failure
 
 
+def drop_failure():
+    """Forget the error that `have` met in this thread; the next reader meets it.
+
+    An interrupt is raised.
+    """
+    if is_watching:
+        failure = _failures.pop(get_ident(), None)
+        if failure is not None and not isinstance(failure, Exception):
+            raise failure
+
+
 cdef bint have(int descriptor, int64_t start, int64_t end) noexcept nogil:
     if not is_watching:
         return True

@@ -65,38 +65,19 @@ class _Shared(Generic[ItemT, ResultT]):
                 if self.stop.is_set or not self.queue:
                     self.running -= 1
                     return
-                # The first is what the owner wants next.
-                self.queue.rotate(-1)
                 item, future = self.queue.popleft()
-                self.queue.rotate(1)
             try:
                 future.set_result(self.result_of(item))
             except BaseException as error:  # raised again in the owner's thread
                 future.set_exception(error)
             del item, future  # only the owner keeps a result
 
-    def take(self, wanted: Future[ResultT]) -> ResultT:
-        """Return a result to the owner, who processes the queue until it is there."""
-        while not wanted.done():
-            with self.lock:
-                if not self.queue:
-                    break
-                item, future = self.queue.popleft()
-            if future is wanted:
-                return self.result_of(item)
-            try:
-                future.set_result(self.result_of(item))
-            except Exception as error:  # raised again at its turn
-                future.set_exception(error)
-        return wanted.result()
-
 
 class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
     """The results for all items, in order; leaving a `with` block ends the threads.
 
-    The owner's thread is one of the `threads`: it works while it would wait for a result. An error
-    in `work` is raised at its item's turn; no further items start. `close`, the last result and an
-    error wait for the threads. After a fork, the next result is an error.
+    An error in `work` is raised at its item's turn; no further items start. `close`, the last
+    result and an error wait for the threads. After a fork, the next result is an error.
     """
 
     # `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all
@@ -139,7 +120,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
                     break
             if self._stop.is_set or not self._waiting:
                 raise StopIteration
-            return self._shared.take(self._waiting.popleft())
+            return self._waiting.popleft().result()
         except BaseException:
             self.close()
             raise
@@ -169,7 +150,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         self._waiting.append(future)
         with self._shared.lock:
             self._shared.queue.append((item, future))
-            if self._shared.running == self._limit - 1:
+            if self._shared.running == self._limit:
                 return
             self._shared.running += 1
         self._threads = [each for each in self._threads if each.is_alive()]

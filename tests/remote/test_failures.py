@@ -13,8 +13,9 @@ import pytest
 from remote.conftest import S3, forget_connections
 
 import kafkastore
-from kafkastore import PartitionLog, RemoteObjectChangedError, RemoteStoreError
+from kafkastore import PartitionLog, RemoteObjectChangedError, RemoteStoreError, reads
 from kafkastore.checks.verify import verify_log
+from kafkastore.log import piece_reading, range_scan
 from kafkastore.paths import name_url, to_path
 
 
@@ -52,8 +53,23 @@ def test_denied_access_is_not_a_corrupt_log(
     assert caught.value.url.startswith(url)
     assert caught.value.start < caught.value.end
     assert isinstance(caught.value.__cause__, PermissionError)
+    assert not reads._failures  # type: ignore[attr-defined]
     s3.proxy.fault = lambda method, path: None
     ask(log)
+
+
+def test_threads_that_cannot_fetch_leave_the_error_to_the_reader(
+    s3: S3, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(piece_reading, "SMALL_LOG_BYTES", 1)
+    monkeypatch.setattr(range_scan, "SMALL_RANGE", 0)
+    log = next(iter(kafkastore.open(url)))
+    s3.proxy.fault = lambda method, path: 403
+    with pytest.raises(RemoteStoreError):
+        log.to_arrow(threads=3).read_all()
+    assert not reads._failures  # type: ignore[attr-defined]
+    s3.proxy.fault = lambda method, path: None
+    assert log.to_arrow(threads=3).read_all() == log.to_arrow(threads=1).read_all()
 
 
 def test_a_denied_listing_is_reported(s3: S3, url: str) -> None:

@@ -24,6 +24,9 @@ from kafkastore.segment.decoding.usual_batches cimport (
     decode_usual,
 )
 
+from kafkastore.reads import drop_failure
+
+
 cdef extern from *:
     """
     #include <pthread.h>
@@ -178,6 +181,7 @@ cdef class PieceDecoder:
                     self.fill(number, slot)
             self.running -= 1
             pthread_mutex_unlock(&self.mutex)
+        drop_failure()
 
     def next(self, take):
         """Return what `take` makes of the next rows of the first piece; None at its end.
@@ -188,6 +192,7 @@ cdef class PieceDecoder:
         while True:
             with nogil:
                 slot = self.next_filled()
+            drop_failure()
             if slot == NONE:
                 return None
             if slot < NONE:

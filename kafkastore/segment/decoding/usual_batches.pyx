@@ -30,6 +30,8 @@ from kafkastore.formats.records.record_columns cimport (
 )
 from kafkastore.segment.log_window cimport read_some
 
+from kafkastore.reads import check_fetched
+
 # A call ends after so many bytes even if it finds no rows: the reading may have been stopped.
 cdef int64_t MOST_BYTES = 16 * 1024 * 1024
 
@@ -136,7 +138,8 @@ def read_usual(
 
     Returns the position after the batches, the offset of the first one, the offset after the last
     one, and whether the caller has its turn: the columns may be full. The position is the same if
-    there are none.
+    there are none. Raises `RemoteStoreError` if bytes can't be fetched; the columns keep the
+    batches before them.
     """
     cdef Progress progress
     cdef Stop stop
@@ -151,6 +154,7 @@ def read_usual(
     with nogil:
         stop = decode_usual(columns, &progress)
     columns.is_busy = False
+    check_fetched()
     if stop == IS_OUT_OF_MEMORY:
         raise MemoryError
     return progress.position, progress.first_offset, progress.smallest, stop == IS_PAUSED
