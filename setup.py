@@ -121,7 +121,7 @@ class BuildWheel(bdist_wheel):
     """Add the list of the codecs' C sources to a wheel's metadata, where PEP 770 wants it."""
 
     def write_wheelfile(self, metadata: str, *args: str) -> None:
-        """Write the metadata beside those of the project."""
+        """Write the metadata next to the project's."""
         super().write_wheelfile(metadata, *args)
         folder = Path(metadata, "sboms")
         folder.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from golden.make import brokers
@@ -36,6 +36,9 @@ from models.watchdog import Watchdog
 from spark import class_archive
 
 from kafkastore.samples.unpacking import unpack_archive
+
+if TYPE_CHECKING:
+    from models.chromium import Browser
 
 # A short session spends most time in Java's second compiler and in loading classes;
 # benchmarks run with both.
@@ -271,6 +274,18 @@ def golden(golden_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         return GoldenCase(version, name, answers_name, root, root / logs)
 
     return lookup
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A real browser; the test is skipped without one."""
+    from models.chromium import NoChromiumError, browser
+
+    try:
+        with browser() as running:
+            yield running
+    except NoChromiumError as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import pytest
 from models.built_site import build
-from models.chromium import WINDOWS, Browser, NoChromiumError, Page, Window, browser, luminance
+from models.chromium import WINDOWS, Browser, Page, Window, luminance
 from PIL import Image, ImageStat
 
 pytestmark = pytest.mark.soak
@@ -39,15 +39,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 
     def log_message(self, *args: Any) -> None:
         """Print nothing."""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    try:
-        with browser() as running:
-            yield running
-    except NoChromiumError as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")

@@ -259,10 +259,8 @@ def read_parallel(
                 raise reading
             if piece is None:
                 reading.end()
-            elif reading.is_decodable(piece):
-                yield from reading.take(piece, decoder)
             else:
-                yield from reading.take(piece, None)
+                yield from reading.take(piece, decoder if reading.is_decodable(piece) else None)
     except Exception:
         decoding.end()
         raise

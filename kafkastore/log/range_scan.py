@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 #: Ranges of fewer offsets are read in small pieces.
 SMALL_RANGE = 1000
-#: Bytes of usual batches that are read at once.
+#: Bytes of usual batches that are read at once: they stay in any core's own cache until they are
+#: decoded.
 USUAL_READ = 128 * 1024
 
 
@@ -152,15 +153,6 @@ class RangeScan:
         """Note that the batches before an offset have been read, by other scans."""
         self._next_offset = max(self._next_offset, next_offset)
 
-    def of_piece(self, *, is_last: bool) -> RangeScan:
-        """Return a scan for one piece of the range, which raises at corrupt bytes."""
-        return RangeScan(
-            self._log,
-            self.first_offset,
-            self._end_offset,
-            known_end_offset=self._known_end_offset if is_last else None,
-        )
-
     def runs(
         self, *, verify_crc: bool = False, decodes: bool = False, few: bool = False
     ) -> Iterator[ScannedRun]:
@@ -190,34 +182,9 @@ class RangeScan:
         """
         if visible is None and not reading.get("mapped"):
             reading["columns"] = columns
-        steps = self._steps(few=few, is_wanted=is_wanted, start=start, stop=stop, **reading)
-        return self._decoded(steps, columns, visible)
-
-    def decode_piece(
-        self,
-        columns: RecordColumns,
-        start: ScanStart,
-        file: LogFile,
-        *,
-        visible: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
-        **reading: Any,
-    ) -> Iterator[DecodedRun]:
-        """Decode a segment from a position on; `file` may end before the segment does."""
-        if visible is None and not reading.get("mapped"):
-            reading["columns"] = columns
-        steps = self._runs_of(
-            start.segment, file, start.position, next_offset=start.next_offset, **reading
-        )
-        return self._decoded(steps, columns, visible)
-
-    def _decoded(
-        self,
-        steps: Iterator[tuple[LogSegment, BatchRun | DecodedRun]],
-        columns: RecordColumns,
-        visible: Callable[[NDArray[Any]], NDArray[Any]] | None,
-    ) -> Iterator[DecodedRun]:
-        """Decode what is not decoded yet."""
-        for segment, run in steps:
+        for segment, run in self._steps(
+            few=few, is_wanted=is_wanted, start=start, stop=stop, **reading
+        ):
             if isinstance(run, DecodedRun):
                 yield run
             else:
@@ -231,7 +198,7 @@ class RangeScan:
         visible: Callable[[NDArray[Any]], NDArray[Any]] | None,
     ) -> Iterator[DecodedRun]:
         """Decode the batches of a run."""
-        headers, first_offset = run.headers, int(run.headers["base_offset"][0])
+        headers = run.headers
         if self.first_offset > self._start_offset:
             headers = headers[headers["last_offset"] >= self.first_offset]
         if visible is not None:
@@ -242,8 +209,8 @@ class RangeScan:
                 before = run.first(count) if count else run
                 position = before.end_position if count else run.position
                 next_offset = before.next_offset if count else run.smallest_offset
-                yield DecodedRun(position, first_offset, next_offset, is_paused=True)
-        yield DecodedRun(run.end_position, first_offset, run.next_offset, is_paused=False)
+                yield DecodedRun(position, next_offset, is_paused=True)
+        yield DecodedRun(run.end_position, run.next_offset, is_paused=False)
 
     def _steps(
         self,

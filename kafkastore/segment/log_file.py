@@ -99,7 +99,6 @@ class DecodedRun(NamedTuple):
     """
 
     end_position: int
-    first_offset: int
     next_offset: int
     is_paused: bool
 
@@ -138,15 +137,13 @@ class LogFile:
         self._end: int | None = None
         self._descriptor = -1
         self._descriptor = open_regular(path)
-        self.size = self._whole_size = os.fstat(self._descriptor).st_size
+        self.size = os.fstat(self._descriptor).st_size
 
-    def copy(self, size: int | None = None) -> LogFile:
-        """Return the same file with a descriptor of its own; `size` lets it end earlier."""
+    def copy(self) -> LogFile:
+        """Return the same file with a descriptor of its own."""
         descriptor = os.dup(self._descriptor)
         copy = LogFile.__new__(LogFile)
         vars(copy).update(vars(self), _descriptor=descriptor)
-        if size is not None:
-            copy.size, copy._end = size, None
         return copy
 
     @property
@@ -271,21 +268,19 @@ class LogFile:
         if self.bounds is None:
             return None
         smallest, largest = self.bounds.offsets
-        run = DecodedRun(
-            *read_usual(
-                columns,
-                self._descriptor,
-                position,
-                self.size if end_position is None else min(end_position, self.size),
-                self._whole_size,
-                smallest=smallest if next_offset is None else next_offset,
-                largest=largest,
-                end_offset=end_offset,
-                verify_crc=verify_crc,
-                read_size=read_size,
-            )
+        end, _, following, is_paused = read_usual(
+            columns,
+            self._descriptor,
+            position,
+            self.size if end_position is None else min(end_position, self.size),
+            self.size,
+            smallest=smallest if next_offset is None else next_offset,
+            largest=largest,
+            end_offset=end_offset,
+            verify_crc=verify_crc,
+            read_size=read_size,
         )
-        return run if run.end_position > position or run.is_paused else None
+        return DecodedRun(end, following, is_paused) if end > position or is_paused else None
 
     def add_piece(
         self,
@@ -308,7 +303,7 @@ class LogFile:
             self._descriptor,
             position,
             self.size if end_position is None else min(end_position, self.size),
-            self._whole_size,
+            self.size,
             smallest=smallest,
             largest=largest,
             start_offset=offsets[0],

@@ -1,13 +1,12 @@
 """The report in a real browser: at a desk and on a phone, light and dark."""
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
-from models.chromium import WINDOWS, Browser, NoChromiumError, Page, Window, browser, luminance
+from models.chromium import WINDOWS, Browser, Page, Window, luminance
 from models.pipeline_results import made_up_store, result_with, store_of
 from PIL import Image, ImageStat
 
@@ -58,15 +57,6 @@ BOXES = """
   .map(each => [each.tagName, each.getBoundingClientRect().width,
                 each.getBoundingClientRect().height])
 """
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    try:
-        with browser() as running:
-            yield running
-    except NoChromiumError as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module", params=["real", "large"])

@@ -90,10 +90,6 @@ class RecordBuffers(NamedTuple):
         """How many bytes the columns occupy."""
         return sum(map(_size, self.columns.values()))
 
-    def get_total_buffer_size(self) -> int:
-        """Return `nbytes`, by the name that Arrow's record batches have for it."""
-        return self.nbytes
-
     def slice(self, start: int, count: int) -> Self:
         """Return some rows, at most `count`."""
         if self.chosen is None:

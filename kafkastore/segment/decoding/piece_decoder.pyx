@@ -21,6 +21,7 @@ from kafkastore.segment.decoding.usual_batches cimport (
     IS_PAUSED,
     Progress,
     Stop,
+    begin_at,
     decode_usual,
 )
 
@@ -145,13 +146,8 @@ cdef class PieceDecoder:
         with nogil:
             pthread_mutex_lock(&self.mutex)
             piece = &self.pieces[(self.first + self.count) % self.capacity]
-            piece.progress.descriptor = descriptor
-            piece.progress.position, piece.progress.end = position, end
-            piece.progress.size = size
-            piece.progress.first_offset = piece.progress.smallest = smallest
-            piece.progress.largest, piece.progress.end_offset = largest, last_offset
-            piece.progress.verify_crc, piece.progress.has_batches = verify_crc, False
-            piece.progress.read_size = read_size
+            piece.progress = begin_at(descriptor, position, end, size, smallest, largest,
+                                      last_offset, verify_crc, read_size)
             piece.start_offset = start_offset
             piece.end_offset = end_offset
             piece.state = IS_READY

@@ -23,4 +23,7 @@ cdef struct Progress:
     Py_ssize_t next_size     # with NEEDS_MORE; 0: unknown
 
 
+cdef Progress begin_at(int descriptor, int64_t position, int64_t end, int64_t size,
+                       int64_t smallest, int64_t largest, int64_t end_offset, bint verify_crc,
+                       Py_ssize_t read_size) noexcept nogil
 cdef Stop decode_usual(RecordColumns columns, Progress* progress) noexcept nogil

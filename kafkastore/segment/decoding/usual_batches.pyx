@@ -126,6 +126,20 @@ cdef Stop decode_usual(RecordColumns columns, Progress* progress) noexcept nogil
     return IS_OVER
 
 
+cdef Progress begin_at(int descriptor, int64_t position, int64_t end, int64_t size,
+                       int64_t smallest, int64_t largest, int64_t end_offset, bint verify_crc,
+                       Py_ssize_t read_size) noexcept nogil:
+    """Return the progress before the first batch; see `read_usual`."""
+    cdef Progress progress
+    progress.descriptor = descriptor
+    progress.position, progress.end, progress.size = position, end, size
+    progress.first_offset = progress.smallest = smallest
+    progress.largest, progress.end_offset = largest, end_offset
+    progress.verify_crc, progress.has_batches = verify_crc, False
+    progress.read_size, progress.next_size = read_size, 0
+    return progress
+
+
 def read_usual(
     RecordColumns columns not None, int descriptor, int64_t position, int64_t end, int64_t size, *,
     int64_t smallest, int64_t largest, int64_t end_offset, bint verify_crc, Py_ssize_t read_size,
@@ -141,14 +155,9 @@ def read_usual(
     there are none. Raises `RemoteStoreError` if bytes can't be fetched; the columns keep the
     batches before them.
     """
-    cdef Progress progress
+    cdef Progress progress = begin_at(descriptor, position, end, size, smallest, largest,
+                                      end_offset, verify_crc, read_size)
     cdef Stop stop
-    progress.descriptor, progress.position, progress.end = descriptor, position, end
-    progress.size = size
-    progress.first_offset = progress.smallest = smallest
-    progress.largest, progress.end_offset = largest, end_offset
-    progress.verify_crc, progress.has_batches = verify_crc, False
-    progress.read_size = read_size
     columns.check_idle()
     columns.is_busy = True
     with nogil:
