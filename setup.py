@@ -22,6 +22,7 @@ CYTHON_MODULES = [
     "kafkastore.formats.records.latest_offsets",
     "kafkastore.formats.records.batch_builder",
     "kafkastore.formats.indexes.index_builder",
+    "kafkastore.formats.state.aborted_batches",
     "kafkastore.formats.state.producer_entry",
     "kafkastore.formats.records.append_sets",
     "kafkastore.formats.records.batch_sequence",

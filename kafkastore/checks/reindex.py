@@ -33,7 +33,7 @@ from kafkastore.errors import (
 )
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
-from kafkastore.formats.records.batch_header import TRANSACTIONAL_BIT
+from kafkastore.formats.records.batch_header import TRANSACTIONAL_BIT, is_control
 from kafkastore.formats.records.control_records import ControlRecord
 from kafkastore.formats.state.file_names import (
     OFFSET_INDEX_SUFFIX,
@@ -42,7 +42,6 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.parallel_map import ParallelMap
 from kafkastore.runner import Progress, Runner, Steps, in_threads
 from kafkastore.segment.log_segment import REPLACES_SEGMENTS, LogSegment

@@ -20,6 +20,7 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.checks.findings import Finding, FindingKind, command, no_file
 from kafkastore.errors import CorruptIndexError, CorruptionError, NotAFileError
 from kafkastore.formats.indexes.transaction_index import ENTRY_SIZE
+from kafkastore.formats.records.batch_header import is_control
 from kafkastore.formats.records.control_records import (
     ControlRecord,
     ControlRecordType,
@@ -27,7 +28,6 @@ from kafkastore.formats.records.control_records import (
 )
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.formats.state.transactions import is_control
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.batch_sequence import BatchSequence

@@ -17,11 +17,11 @@ from kafkastore.formats.records.batch_header import (
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
+    is_control,
 )
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.control_records import ControlRecordType, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch, TimestampType
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.segment.log_file import BatchRun
 
 #: The columns of a batch, in order.

@@ -13,15 +13,16 @@ import numpy as np
 from kafkastore.arguments import INT64_MAX, check_choice
 from kafkastore.errors import CorruptCheckpointError, CorruptionError
 from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
+from kafkastore.formats.records.batch_header import is_control
 from kafkastore.formats.records.control_records import ControlRecord, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state import producer_snapshot
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 from kafkastore.formats.state.file_names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkastore.formats.records.record_columns import RecordColumns
-    from kafkastore.formats.state.transactions import AbortedBatches
+    from kafkastore.formats.state.aborted_batches import AbortedBatches
 
 #: Logs of fewer bytes are read by the thread that takes the rows.
 SMALL_LOG_BYTES = 2 * 1024 * 1024
@@ -96,7 +96,7 @@ class LogReading:
         columns = self._columns = self._columns or self._new_columns()
         runs = self._scan.decode(
             columns,
-            visible=None if self._aborted is None else self._visible,
+            aborted=self._aborted,
             few=self.few,
             is_wanted=self._is_wanted,
             start=start,
@@ -118,11 +118,6 @@ class LogReading:
         """Raise what is corrupt: after it, no offset is decided."""
         if self._broken is not None:
             raise self._broken
-
-    def _visible(self, headers: Any) -> Any:
-        """Return the headers of batches that are not aborted."""
-        assert self._aborted is not None
-        return headers[~self._aborted.of(headers)]
 
     def pieces(self) -> Iterator[LogPiece]:
         """Divide what is left to read into pieces, as long as more is wanted."""
@@ -151,15 +146,15 @@ class LogReading:
             end_position=piece.end_position,
             offsets=(self._start, self._end),
             end_offset=self._end if self._is_last(piece.segment) else INT64_MAX,
+            aborted=self._aborted,
             verify_crc=self._reading["verify_crc"],
+            decodes=self._reading["decodes"],
             read_size=USUAL_READ,
         )
 
     def is_decodable(self, piece: LogPiece) -> bool:
         """Return whether threads can decode a piece without Python."""
-        return (
-            piece.start.file is not None and self._aborted is None and not self._reading["mapped"]
-        )
+        return piece.start.file is not None and not self._reading["mapped"]
 
     def take(self, piece: LogPiece, decoder: PieceDecoder | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the next piece: as the decoder finds them, or read here."""

@@ -28,6 +28,7 @@ from kafkastore.segment.log_segment import LogSegment
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.record_columns import RecordColumns
+    from kafkastore.formats.state.aborted_batches import AbortedBatches
 
 #: Ranges of fewer offsets are read in small pieces.
 SMALL_RANGE = 1000
@@ -168,7 +169,7 @@ class RangeScan:
         self,
         columns: RecordColumns,
         *,
-        visible: Callable[[NDArray[Any]], NDArray[Any]] | None = None,
+        aborted: AbortedBatches | None = None,
         few: bool = False,
         is_wanted: Callable[[LogSegment], bool] | None = None,
         start: ScanStart | None = None,
@@ -177,32 +178,32 @@ class RangeScan:
     ) -> Iterator[DecodedRun]:
         """Decode the same batches into columns, which the caller empties at a pause.
 
-        `visible` selects batches by their headers; `is_wanted` selects segments; `start` is where
-        to continue, up to the byte `stop`; the rest is as for `runs`.
+        `aborted` batches give no rows; `is_wanted` selects segments; `start` is where to continue,
+        up to the byte `stop`; the rest is as for `runs`.
         """
-        if visible is None and not reading.get("mapped"):
-            reading["columns"] = columns
+        if not reading.get("mapped"):
+            reading.update(columns=columns, aborted=aborted)
         for segment, run in self._steps(
             few=few, is_wanted=is_wanted, start=start, stop=stop, **reading
         ):
             if isinstance(run, DecodedRun):
                 yield run
             else:
-                yield from self._decode_run(segment, run, columns, visible)
+                yield from self._decode_run(segment, run, columns, aborted)
 
     def _decode_run(
         self,
         segment: LogSegment,
         run: BatchRun,
         columns: RecordColumns,
-        visible: Callable[[NDArray[Any]], NDArray[Any]] | None,
+        aborted: AbortedBatches | None,
     ) -> Iterator[DecodedRun]:
         """Decode the batches of a run."""
         headers = run.headers
         if self.first_offset > self._start_offset:
             headers = headers[headers["last_offset"] >= self.first_offset]
-        if visible is not None:
-            headers = visible(headers)
+        if aborted is not None:
+            headers = headers[~aborted.of(headers)]
         for done in ScannedRun(segment, run, headers, self.damage).decode(columns):
             if done < len(headers):
                 count = int(np.searchsorted(run.headers["position"], headers["position"][done]))
@@ -313,6 +314,7 @@ class RangeScan:
         end_offset: int,
         *,
         columns: RecordColumns | None = None,
+        aborted: AbortedBatches | None = None,
         first_read: int = LARGEST_READ,
         **reading: Any,
     ) -> Iterator[BatchRun | DecodedRun]:
@@ -332,7 +334,9 @@ class RangeScan:
                     next_offset=next_offset,
                     end_position=self._stop,
                     end_offset=end_offset,
+                    aborted=aborted,
                     verify_crc=reading["verify_crc"],
+                    decodes=reading["decodes"],
                     read_size=read_size,
                 )
             ) is not None:

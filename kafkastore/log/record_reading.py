@@ -35,7 +35,7 @@ from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 
 if TYPE_CHECKING:
-    from kafkastore.formats.state.transactions import AbortedBatches
+    from kafkastore.formats.state.aborted_batches import AbortedBatches
     from kafkastore.segment.log_segment import LogSegment
 
 RowsT = TypeVar("RowsT", bound=Any)

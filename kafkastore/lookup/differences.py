@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafkastore.errors import CorruptIndexError, CorruptionError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
-from kafkastore.formats.state.transactions import is_control
+from kafkastore.formats.records.batch_header import is_control
 from kafkastore.log.isolation import find_aborted, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.log.time_text import time_in_text

@@ -18,10 +18,10 @@ from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.messages.message_codec import Frames
 from kafkastore.formats.messages.message_table import Values
+from kafkastore.formats.records.batch_header import is_control
 from kafkastore.formats.records.control_records import parse_control_record, parse_kraft_value
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.records.record_columns import RecordColumns
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.formats.topics.cluster_metadata import RECORDS
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan

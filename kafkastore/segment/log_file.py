@@ -30,6 +30,7 @@ from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 from kafkastore.formats.state.file_names import LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from kafkastore.reads import check_fetched, fetch_bytes, is_remote, level2_cache_bytes
 from kafkastore.segment.decoding.piece_decoder import PieceDecoder
@@ -257,13 +258,15 @@ class LogFile:
         next_offset: int | None,
         end_position: int | None,
         end_offset: int,
+        aborted: AbortedBatches | None,
         verify_crc: bool,
+        decodes: bool,
         read_size: int,
     ) -> DecodedRun | None:
         """Decode usual batches up to a byte, or the first one that reaches an offset.
 
-        None if the batch at `position` is not usual: `runs` says what it is. The rest is as for
-        `runs`.
+        None if the batch at `position` is not usual: `runs` says what it is. `aborted` batches give
+        no rows; the rest is as for `runs`.
         """
         if self.bounds is None:
             return None
@@ -277,7 +280,9 @@ class LogFile:
             smallest=smallest if next_offset is None else next_offset,
             largest=largest,
             end_offset=end_offset,
+            aborted=aborted,
             verify_crc=verify_crc,
+            check_all=verify_crc and not decodes,
             read_size=read_size,
         )
         return DecodedRun(end, following, is_paused) if end > position or is_paused else None
@@ -290,7 +295,9 @@ class LogFile:
         end_position: int | None,
         offsets: tuple[int, int],
         end_offset: int,
+        aborted: AbortedBatches | None,
         verify_crc: bool,
+        decodes: bool,
         read_size: int,
     ) -> bool:
         """Add a piece of the file to what threads decode, as `decode_usual` does.
@@ -309,7 +316,9 @@ class LogFile:
             start_offset=offsets[0],
             end_offset=offsets[1],
             last_offset=end_offset,
+            aborted=aborted,
             verify_crc=verify_crc,
+            check_all=verify_crc and not decodes,
             read_size=read_size,
         )
 

@@ -18,10 +18,9 @@ from kafkastore.errors import (
 from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.indexes.index_builder import IndexBuilder
 from kafkastore.formats.records import batch_header
-from kafkastore.formats.records.batch_header import BATCH_HEADER
+from kafkastore.formats.records.batch_header import BATCH_HEADER, is_control
 from kafkastore.formats.records.control_records import ControlRecord, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.segment.log_file import LARGEST_READ, SMALLEST_READ, BatchRun, LogFile
 from kafkastore.versions import NEWEST, BrokerRules
 

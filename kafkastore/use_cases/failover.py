@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 from kafkastore.arguments import check_choice
 from kafkastore.errors import CorruptCheckpointError, KafkaStoreError, NotAFileError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
+from kafkastore.formats.records.batch_header import is_control
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.formats.topics.consumer_offsets import OffsetCommitKey
 from kafkastore.log.partition_files import read_topic_id
 from kafkastore.store.log_store import LogStore

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkastore.formats.records.batch_header import is_control
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.formats.topics.consumer_offsets import OffsetAndMetadata, OffsetCommitKey
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed

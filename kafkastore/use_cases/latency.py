@@ -29,9 +29,9 @@ from kafkastore.formats.records.batch_header import (
     CODEC_BITS,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
+    is_control,
 )
 from kafkastore.formats.records.record_columns import RecordColumns
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.range_scan import ScannedRun
 from kafkastore.store.log_store import LogStore

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.formats.records.batch_header import is_control
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.formats.state.transactions import AbortedBatches, is_control
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.store.partition_log import PartitionLog

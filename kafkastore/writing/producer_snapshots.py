@@ -12,12 +12,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from kafkastore.formats.records.append_sets import AppendSets
+from kafkastore.formats.records.batch_header import is_control
 from kafkastore.formats.records.control_records import ControlRecord, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.formats.state import producer_snapshot
 from kafkastore.formats.state.file_names import PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
 from kafkastore.formats.state.producer_state import Origin, ProducerAppend, ProducerState
-from kafkastore.formats.state.transactions import is_control
 from kafkastore.fs import FileSystem
 from kafkastore.log.partition_files import PartitionFiles
 

@@ -15,9 +15,9 @@ from kafkastore.formats.records import batch_header
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.formats.records.control_records import ControlRecord, first_control_record
 from kafkastore.formats.records.record_batch import RecordBatch
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 from kafkastore.formats.state.producer_snapshot import PRODUCER_ENTRY, parse
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.formats.state.transactions import AbortedBatches
 
 
 def array(entries):

@@ -15,7 +15,9 @@ from fuzz.reading import (
 )
 
 from kafkastore.errors import KafkaStoreError
+from kafkastore.formats.indexes import transaction_index
 from kafkastore.formats.records import batch_header, compression, record_batch, record_columns
+from kafkastore.formats.state import aborted_batches
 from kafkastore.segment.decoding import usual_batches
 
 ALL_COLUMNS = (
@@ -62,6 +64,8 @@ def read_usual_batches(data):
     }
     names = ALL_COLUMNS if options & 1 else ("key", "offset", "timestamp")
     columns, offsets = record_columns.RecordColumns(names, **settings), []
+    headers = scanned(log)
+    aborted = every_transaction_aborted(headers) if options & 64 else None
     position, smallest, is_paused = 0, 0, True
     with tempfile.TemporaryFile(buffering=0) as file:
         file.write(log + LAST_OFFSET.to_bytes(8, "big"))  # what may follow any batch
@@ -75,16 +79,26 @@ def read_usual_batches(data):
                 smallest=smallest,
                 largest=LAST_OFFSET - 1,
                 end_offset=LAST_OFFSET,
+                aborted=aborted,
                 verify_crc=bool(options & 2),
+                check_all=bool(options & 128),
                 read_size=70 if options & 4 else 100_000,
             )
             offsets += checked_offsets(*columns.take())
-    headers = scanned(log)
     headers = headers[headers["position"] + headers["size"] <= position]
     if len(headers) < MOST_HEADERS:
+        if aborted is not None:
+            headers = headers[~aborted.of(headers)]
         expected = record_columns.RecordColumns(names, **settings)
         assert offsets == list(column_offsets(expected, log, headers, errors := []))
         assert errors == []
+
+
+def every_transaction_aborted(headers):
+    producers = np.unique(headers["producer_id"])
+    aborted_txns = np.zeros(len(producers), transaction_index.ABORTED_TXN)
+    aborted_txns["producer_id"], aborted_txns["last_offset"] = producers, LAST_OFFSET
+    return aborted_batches.AbortedBatches(aborted_txns)
 
 
 def column_offsets(columns, log, headers, errors):

@@ -52,12 +52,12 @@ from kafkastore.formats.records import (
 )
 from kafkastore.formats.requests import apis, list_offsets
 from kafkastore.formats.state import (
+    aborted_batches,
     checkpoints,
     file_names,
     producer_snapshot,
     producer_state,
     quorum_state,
-    transactions,
 )
 from kafkastore.formats.topics import (
     cluster_metadata,
@@ -168,7 +168,7 @@ def read_transaction_index(data):
     headers = np.zeros(len(entries), batch_header.BATCH_HEADER)
     headers["producer_id"], headers["base_offset"] = entries["producer_id"], entries["first_offset"]
     headers["magic"], headers["attributes"] = 2, 0x10
-    assert len(transactions.AbortedBatches(entries).of(headers)) == len(entries)
+    assert len(aborted_batches.AbortedBatches(entries).of(headers)) == len(entries)
     assert transaction_index.pack(entries) == data[: len(entries) * transaction_index.ENTRY_SIZE]
     transaction_index.check(data, 0)
 
@@ -184,7 +184,7 @@ def read_transactions(data):
         record = or_error(control_records.first_control_record, batch)
         controls.append(record)
     aborted = producer_state.ProducerState().replay(headers, controls)
-    found = transactions.AbortedBatches(aborted).of(headers)
+    found = aborted_batches.AbortedBatches(aborted).of(headers)
     assert found.sum() >= 0 if len(aborted) else not found.any()
 
 

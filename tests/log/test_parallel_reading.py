@@ -10,7 +10,7 @@ import pytest
 from models.chance_logs import TOPIC, write_chance_logs
 from models.iteration import until_error
 from models.log_directory import Log, Segment
-from models.record_format import GZIP, Batch, Row
+from models.record_format import GZIP, Batch, Row, marker
 from models.seed import SEED, examples
 
 import kafkastore
@@ -187,6 +187,46 @@ def test_one_segment_is_divided_with_or_without_its_index(
     counted = counting_starts(monkeypatch)
     rows, error, skipped = read(log, 2)
     assert [row["offset"] for row in rows] == list(range(200))
+    assert (error, skipped) == (None, [])
+    assert len(counted) > 20
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_compressed_messages_of_old_formats_are_decoded_by_threads(
+    tmp_path, small_pieces, monkeypatch, magic
+):
+    wrappers = tuple(
+        Batch(
+            tuple(Row(3 * number + row, 1, None, b"value %d" % number) for row in range(3)),
+            magic=magic,
+            codec=GZIP,
+        )
+        for number in range(200)
+    )
+    counted = counting_starts(monkeypatch)
+    rows, error, skipped = read(written(tmp_path, Segment(0, wrappers)), 2)
+    assert [row["offset"] for row in rows] == list(range(600))
+    assert (error, skipped) == (None, [])
+    assert len(counted) > 20
+
+
+def test_threads_leave_out_the_batches_of_aborted_transactions(
+    tmp_path, small_pieces, monkeypatch
+):
+    batches, kept = [], []
+    for number in range(600):
+        producer, is_commit = number % 3, number % 2 == 0
+        row = Row(2 * number, 1, None, b"value")
+        batches.append(
+            Batch((row,), producer_id=producer, producer_epoch=0, is_transactional=True)
+        )
+        batches.append(marker(2 * number + 1, 1, is_commit=is_commit, producer_id=producer))
+        kept += [2 * number] * is_commit
+    counted = counting_starts(monkeypatch)
+    rows, error, skipped = read(
+        written(tmp_path, Segment(0, tuple(batches))), 2, isolation="read_committed"
+    )
+    assert [row["offset"] for row in rows] == kept
     assert (error, skipped) == (None, [])
     assert len(counted) > 20
 

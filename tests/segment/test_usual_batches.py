@@ -2,20 +2,32 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models import record_format
 from models.column_rows import ALL_COLUMNS, LOGS, binaries, rows_of, table
 from models.record_format import GZIP, LZ4, NONE, SNAPPY, ZSTD, Batch, Row
 from models.record_strategies import bounded, in_a_row
 from models.seed import SEED
 
+from kafkastore.formats.indexes.transaction_index import ABORTED_TXN
+from kafkastore.formats.records import compression
 from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 from kafkastore.segment.decoding.usual_batches import read_usual
 
 LARGEST = 2**63 - 1
 #: What follows the last batch: it has an offset after all others.
 FOLLOWER = LARGEST.to_bytes(8, "big")
+DEFAULTS = {
+    "largest": LARGEST - 1,
+    "end_offset": LARGEST,
+    "aborted": None,
+    "verify_crc": True,
+    "check_all": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +49,7 @@ def read(path, columns, data, *, read_size=100_000, follower=FOLLOWER, **options
                 len(data),
                 len(data) + len(follower),
                 smallest=smallest,
-                **{"largest": LARGEST - 1, "end_offset": LARGEST, "verify_crc": True} | options,
+                **DEFAULTS | options,
                 read_size=read_size,
             )
             assert first_offset < smallest or position == before
@@ -96,9 +108,8 @@ def test_batches_of_many_sizes_are_read_whole(path, codec):
     size = path.stat().st_size
     with path.open("rb") as file:
         position, *_ = read_usual(
-            columns, file.fileno(), 0, size - 8, size, smallest=0, largest=LARGEST - 1,
-            end_offset=LARGEST, verify_crc=True, read_size=5000,
-        )  # fmt: skip
+            columns, file.fileno(), 0, size - 8, size, smallest=0, read_size=5000, **DEFAULTS
+        )
     assert position == size - 8
     _, taken = columns.take()
     assert binaries(taken["value"], 5) == [bytes(size) for size in sizes]
@@ -114,7 +125,7 @@ def test_taken_rows_stay_valid_when_the_next_ones_are_decoded(path):
         while is_paused:
             position, _, smallest, is_paused = read_usual(
                 columns, file.fileno(), position, size - 8, size, smallest=smallest,
-                largest=LARGEST - 1, end_offset=LARGEST, verify_crc=True, read_size=1000,
+                read_size=1000, **DEFAULTS,
             )  # fmt: skip
             taken.append(columns.take())
     found = [value for rows, parts in taken for value in binaries(parts["value"], rows)]
@@ -141,6 +152,69 @@ def test_reading_ends_before_a_batch_that_needs_a_closer_look(path):
     assert position == 5 * size
     found, position = read(path, RecordColumns(ALL_COLUMNS), data, end_offset=5)
     assert position == 3 * size  # the one that reaches the offset is the last
+
+
+def wrappers(count, magic, codec, **fields):
+    return [
+        Batch(
+            tuple(Row(3 * number + row, 1 + row, b"k", b"v" * 90) for row in range(3)),
+            magic=magic,
+            codec=codec,
+            **fields,
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4])
+@pytest.mark.parametrize("read_size", [10, 100_000])
+def test_compressed_messages_of_old_formats_are_usual(path, monkeypatch, magic, codec, read_size):
+    def as_kafka_does(codec, data, *, magic, is_raw_snappy):
+        return compression.compress(compression.Codec(codec), data, magic=magic)
+
+    monkeypatch.setattr(record_format, "compress", as_kafka_does)
+    written = wrappers(30, magic, codec)
+    found, position = read(path, RecordColumns(ALL_COLUMNS), log_of(written), read_size=read_size)
+    assert (found, position) == (rows_of(written), len(log_of(written)))
+
+
+@pytest.mark.parametrize("columns", [{}, {"start_timestamp": 10**15}])
+def test_reading_ends_before_a_wrapper_whose_messages_do_not_fit_it(path, columns):
+    """Where none of its messages is wanted, only with `check_all`."""
+    written = wrappers(9, 1, GZIP)
+    size = len(log_of(written[:4]))
+    # With the wrapper's offset too small by 2, messages begin within the wrapper before, or, if
+    # their own offsets are not relative, end after their wrapper.
+    for base in (12, 0):
+        wrong = Batch(written[4].rows, magic=1, codec=GZIP, last_offset_kept=12, inner_base=base)
+        data = log_of([*written[:4], wrong, *written[5:]])
+        found, position = read(
+            path, RecordColumns(ALL_COLUMNS, **columns), data, check_all=bool(columns)
+        )
+        assert position == size
+        assert found == ([] if columns else rows_of(written[:4]))
+        if columns:
+            found, position = read(path, RecordColumns(ALL_COLUMNS, **columns), data)
+            assert (found, position) == ([], len(data))
+
+
+def test_aborted_batches_give_no_rows_but_are_checked(path):
+    written = in_a_row(
+        [
+            Batch((Row(0, 1, b"k", b"v"),), producer_id=number % 2, is_transactional=True)
+            for number in range(9)
+        ]
+    )
+    data, size = log_of(written), len(written[0].data)
+    aborted = AbortedBatches(np.array([(1, 3, 5, 6)], ABORTED_TXN))
+    found, position = read(path, RecordColumns(ALL_COLUMNS), data, aborted=aborted, read_size=100)
+    kept = [batch for number, batch in enumerate(written) if number not in (3, 5)]
+    assert (found, position) == (rows_of(kept), len(data))
+    corrupt = bytearray(data)
+    corrupt[5 * size + 60] ^= 1
+    found, position = read(path, RecordColumns(ALL_COLUMNS), bytes(corrupt), aborted=aborted)
+    assert (found, position) == (rows_of([*written[:3], written[4]]), 5 * size)
 
 
 def test_checksums_are_compared_only_on_request(path):

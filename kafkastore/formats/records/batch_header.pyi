@@ -25,6 +25,7 @@ BAD_OFFSETS: int
 BAD_CRC: int
 
 def bytes_of(headers: NDArray[Any]) -> NDArray[np.uint8]: ...
+def is_control(headers: NDArray[np.void]) -> NDArray[np.bool_]: ...
 def scan(
     data: ReadableBuffer,
     position: int,

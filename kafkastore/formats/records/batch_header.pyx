@@ -182,6 +182,11 @@ def bytes_of(headers):
     return headers.view(np.uint8)
 
 
+def is_control(headers):
+    """Return which batches (BATCH_HEADER) are control batches, such as markers."""
+    return (headers["magic"] == 2) & (headers["attributes"] & CONTROL_BIT != 0)
+
+
 def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *,
          bint verify_crc=False, within=None):
     """Parse the headers of successive batches, without the GIL.

@@ -2,6 +2,11 @@
 from libc.stdint cimport uint8_t
 
 
+cdef enum:
+    # Not a codec of Kafka: the checksum of the frame's header is wrong, and ignored.
+    LZ4_OF_MAGIC_0 = 8
+
+
 cdef struct Decoder:
     # Contexts that are used again; NULL until the first frame.
     void* zstd

@@ -85,7 +85,8 @@ cdef inline uint32_t load_little_u32(const uint8_t* at) noexcept nogil:
     return at[0] | <uint32_t> at[1] << 8 | <uint32_t> at[2] << 16 | <uint32_t> at[3] << 24
 
 
-cdef Py_ssize_t lz4_block_size(const uint8_t* data, Py_ssize_t size) noexcept nogil:
+cdef Py_ssize_t lz4_block_size(const uint8_t* data, Py_ssize_t size, bint check_header
+                               ) noexcept nogil:
     """Return the largest block of a frame as Kafka's clients begin it; -1 for others.
 
     Source: Kafka 2.4.0 ``KafkaLZ4BlockOutputStream``: version 1, independent blocks, no checksums
@@ -95,21 +96,22 @@ cdef Py_ssize_t lz4_block_size(const uint8_t* data, Py_ssize_t size) noexcept no
     if size < LZ4_HEADER_SIZE or load_little_u32(data) != 0x184D2204 or data[4] != 0x60:
         return -1
     descriptor, checksum = data[5], data[6]
-    if descriptor == 0x40 and checksum == 0x82:
+    if descriptor == 0x40 and (checksum == 0x82 or not check_header):
         return 64 * 1024
-    if descriptor == 0x50 and checksum == 0xfb:
+    if descriptor == 0x50 and (checksum == 0xfb or not check_header):
         return 256 * 1024
-    if descriptor == 0x60 and checksum == 0x51:
+    if descriptor == 0x60 and (checksum == 0x51 or not check_header):
         return 1024 * 1024
-    if descriptor == 0x70 and checksum == 0x73:
+    if descriptor == 0x70 and (checksum == 0x73 or not check_header):
         return 4096 * 1024
     return -1
 
 
-cdef Py_ssize_t lz4_frame(const uint8_t* data, Py_ssize_t size, uint8_t* to, Py_ssize_t capacity
-                          ) noexcept nogil:
+cdef Py_ssize_t lz4_frame(const uint8_t* data, Py_ssize_t size, uint8_t* to, Py_ssize_t capacity,
+                          bint check_header) noexcept nogil:
     """Decompress a frame; without `to`, return the bound of its size. -1: unusual."""
-    cdef Py_ssize_t largest = lz4_block_size(data, size), at = LZ4_HEADER_SIZE, total = 0, most
+    cdef Py_ssize_t largest = lz4_block_size(data, size, check_header)
+    cdef Py_ssize_t at = LZ4_HEADER_SIZE, total = 0, most
     cdef uint32_t block
     cdef bint is_stored
     if largest < 0:
@@ -230,8 +232,8 @@ cdef Py_ssize_t decoded_bound(int codec, const uint8_t* data, Py_ssize_t size) n
         return -1
     if codec == SNAPPY:
         return snappy_blocks(data, size, NULL, 0)
-    if codec == LZ4:
-        return lz4_frame(data, size, NULL, 0)
+    if codec == LZ4 or codec == LZ4_OF_MAGIC_0:
+        return lz4_frame(data, size, NULL, 0, codec == LZ4)
     if codec == ZSTD:
         return zstd_bound(data, size)
     if codec == GZIP:
@@ -245,8 +247,8 @@ cdef Py_ssize_t decode(Decoder* decoder, int codec, const uint8_t* data, Py_ssiz
     cdef size_t got
     if codec == SNAPPY:
         return snappy_blocks(data, size, to, capacity)
-    if codec == LZ4:
-        return lz4_frame(data, size, to, capacity)
+    if codec == LZ4 or codec == LZ4_OF_MAGIC_0:
+        return lz4_frame(data, size, to, capacity, codec == LZ4)
     if codec == GZIP:
         return gzip_member(decoder, data, size, to, capacity)
     if decoder.zstd == NULL:

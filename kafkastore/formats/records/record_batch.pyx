@@ -27,6 +27,7 @@ from kafkastore.formats.records.batch_header cimport (
     parse_header,
 )
 from kafkastore.formats.primitives.big_endian cimport load_i32, wrapping_sum
+from kafkastore.formats.records.decoders cimport LZ4_OF_MAGIC_0
 from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
     RecordCursor,
@@ -49,7 +50,12 @@ from kafkastore.formats.records.batch_header import BATCH_HEADER, bytes_of
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.records.decompression import MAX_DECOMPRESSED_BYTES, decompress
 
-cdef int LAST_CODEC = max(Codec)
+cdef int LAST_CODEC = max(Codec), LZ4 = Codec.LZ4, ZSTD = Codec.ZSTD
+
+cdef enum:
+    # `compressed_part` found none.
+    WRAPPER_HAS_BAD_KEY = -1
+    WRAPPER_HAS_BAD_VALUE = -2
 
 Record = namedtuple(
     "Record", "offset timestamp timestamp_type key value headers leader_epoch",
@@ -77,22 +83,45 @@ cdef object broken(str reason, const BatchHeader* header):
         position=header.position)
 
 
-cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* header):
-    """Return the compressed part of a batch: a view."""
+cdef Py_ssize_t compressed_part(
+    const BatchHeader* header, const uint8_t* batch, const uint8_t** part
+) noexcept nogil:
+    """Find the compressed part of a whole batch; return its size, or why there is none."""
     cdef Py_ssize_t at = RECORDS_AT
     cdef int32_t size
-    if header.magic == 2:
-        return memoryview(batch)[RECORDS_AT:]
-    at = MESSAGE_KEY_SIZE_AT_V1 if header.magic == 1 else MESSAGE_KEY_SIZE_AT_V0
-    size = load_i32(&batch[at])
-    if size > batch.shape[0] - at - 8:
+    if header.magic < 2:
+        at = MESSAGE_KEY_SIZE_AT_V1 if header.magic == 1 else MESSAGE_KEY_SIZE_AT_V0
+        size = load_i32(batch + at)
+        if size > header.size - at - 8:
+            return WRAPPER_HAS_BAD_KEY
+        at += 4 + max(size, 0)
+        size = load_i32(batch + at)
+        at += 4
+        if size < 0 or size > header.size - at:
+            return WRAPPER_HAS_BAD_VALUE
+    else:
+        size = header.size - RECORDS_AT
+    part[0] = batch + at
+    return size
+
+
+cdef int codec_of(const BatchHeader* header) noexcept nogil:
+    """Return the codec that decodes a batch's records; -1 if its magic has none."""
+    cdef int codec = header.attributes & CODEC_MASK
+    if codec == LZ4 and header.magic == 0:
+        return LZ4_OF_MAGIC_0
+    return -1 if codec == ZSTD and header.magic < 2 else codec
+
+
+cdef object compressed_records(const uint8_t[::1] batch, const BatchHeader* header):
+    """Return the compressed part of a batch: a view."""
+    cdef const uint8_t* part = NULL
+    cdef Py_ssize_t size = compressed_part(header, &batch[0], &part)
+    if size == WRAPPER_HAS_BAD_KEY:
         raise broken("the wrapper's key has an impossible length", header)
-    at += 4 + max(size, 0)
-    size = load_i32(&batch[at])
-    at += 4
-    if size < 0 or size > batch.shape[0] - at:
+    if size == WRAPPER_HAS_BAD_VALUE:
         raise broken("the wrapper's value is null or runs past its end", header)
-    return memoryview(batch)[at:at + size]
+    return memoryview(batch)[part - &batch[0]:part - &batch[0] + size]
 
 
 cdef object records_of(const uint8_t[::1] batch, const BatchHeader* header, int64_t limit):

@@ -44,6 +44,7 @@ cdef class RecordColumns:
     cdef Block decompressed  # a batch, if its values are not requested
     cdef Block compressed    # bytes of a log, unless they lie after the values
     cdef bint is_compressed  # the next bytes of a log are likely compressed
+    cdef int64_t first_offset  # of the batch appended last, as far as that was looked at
     cdef bint is_busy        # a thread decodes into the columns, without the GIL
 
     cdef uint8_t* room_for_log(self, Py_ssize_t size) noexcept nogil
@@ -68,10 +69,15 @@ cdef class RecordColumns:
     cdef bint _is_wanted(self, const BatchHeader* header) noexcept nogil
     cdef DecodeOutcome append_usual(
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* batch,
-        const uint8_t* readable_end
+        const uint8_t* readable_end, int64_t smallest_offset, bint check_all
     ) noexcept nogil
     cdef DecodeOutcome _append_decompressed(
-        self, const BatchHeader* header, const uint8_t* batch
+        self, const BatchHeader* header, const uint8_t* batch, int64_t smallest_offset,
+        bint is_wanted
+    ) noexcept nogil
+    cdef DecodeOutcome _decode_decompressed(
+        self, const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
+        int64_t smallest_offset, bint is_wanted
     ) noexcept nogil
     cdef DecodeOutcome _decode(
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* records,

@@ -34,8 +34,9 @@ from kafkastore.formats.records.batch_header cimport (
     SMALLEST_MESSAGE_V1,
     TRANSACTIONAL_FLAG,
     BatchHeader,
+    first_offset_of,
 )
-from kafkastore.formats.records.record_batch cimport broken, records_of
+from kafkastore.formats.records.record_batch cimport broken, codec_of, compressed_part, records_of
 from kafkastore.formats.primitives.big_endian cimport wrapping_sum
 from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
@@ -72,6 +73,11 @@ cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
 
+cdef enum MessageOffsets:
+    ARE_POSSIBLE
+    ARE_IMPOSSIBLE
+    ARE_UNREADABLE
+
 
 cdef inline int64_t wrapping_difference(int64_t a, int64_t b) noexcept nogil:
     return <int64_t> (<uint64_t> a - <uint64_t> b)
@@ -87,16 +93,20 @@ cdef inline bint fits_micros(int64_t millis) noexcept nogil:
     return -(INT64_MAX // 1000) <= millis <= INT64_MAX // 1000
 
 
-cdef bint has_possible_offsets(const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
-                               int64_t smallest_offset) noexcept nogil:
-    """Return whether a wrapper's messages have possible offsets; True if unreadable."""
+cdef MessageOffsets look_at_messages(const BatchHeader* header, const uint8_t* records,
+                                     Py_ssize_t size, int64_t smallest_offset, int64_t* first_offset
+                                     ) noexcept nogil:
+    """Return whether a wrapper's messages have possible offsets, and the first one."""
     cdef RecordCursor cursor
     cdef RecordView first
     if not open_cursor(&cursor, header, records, size) or next_record(&cursor, &first) <= 0:
-        return True
-    return first.offset >= smallest_offset and (
-        header.last_offset == 0
-        or wrapping_sum(cursor.base_offset, cursor.last_inner_offset) <= header.last_offset)
+        return ARE_UNREADABLE
+    first_offset[0] = first.offset
+    if first.offset >= smallest_offset and (
+            header.last_offset == 0
+            or wrapping_sum(cursor.base_offset, cursor.last_inner_offset) <= header.last_offset):
+        return ARE_POSSIBLE
+    return ARE_IMPOSSIBLE
 
 
 cdef class RecordColumns:
@@ -287,7 +297,9 @@ cdef class RecordColumns:
                         self.error = "the bytes of the batch were not given"
                         outcome = BROKEN
                         break
-                    outcome = self.append_usual(header, start, start + at, start + size)
+                    outcome = self.append_usual(
+                        header, start, start + at, start + size,
+                        headers[i - 1].last_offset + 1 if i else smallest_offset, False)
                     if outcome != APPENDED:
                         break
                     i += 1
@@ -315,14 +327,8 @@ cdef class RecordColumns:
         if self.as_views:
             self._view(records.base)
         with nogil:
-            if (smallest_offset != INT64_MIN and is_wrapper(header)
-                    and not has_possible_offsets(header, start, records.shape[0],
-                                                 smallest_offset)):
-                self.error = "the offsets of its messages do not fit it, or the batch before it"
-                outcome = BROKEN
-            else:
-                outcome = self._decode(header, start, start, start + records.shape[0],
-                                       start + records.shape[0])
+            outcome = self._decode_decompressed(header, start, records.shape[0], smallest_offset,
+                                                True)
         self.view_buffer = view_buffer
         if self.rows == rows:
             self._unview(viewed)
@@ -360,30 +366,36 @@ cdef class RecordColumns:
 
     cdef DecodeOutcome append_usual(
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* batch,
-        const uint8_t* readable_end
+        const uint8_t* readable_end, int64_t smallest_offset, bint check_all
     ) noexcept nogil:
-        """Append one batch; COMPRESSED if only Python can decompress it."""
-        if not self._is_in_range(header):
-            return APPENDED
-        if header.crc_valid == 0:
+        """Append one batch; COMPRESSED if only Python can decompress it.
+
+        With `check_all` the offsets of a wrapper's messages are looked at even if none is wanted.
+        """
+        cdef bint is_wanted = self._is_in_range(header)
+        if is_wanted and header.crc_valid == 0:
             self.error = NULL
             return BROKEN
-        if not self._is_wanted(header):
+        self.first_offset = first_offset_of(header)
+        is_wanted = is_wanted and self._is_wanted(header)
+        if not is_wanted and not (check_all and is_wrapper(header)):
             return APPENDED
         if header.attributes & CODEC_MASK:
-            return self._append_decompressed(header, batch)
+            return self._append_decompressed(header, batch, smallest_offset, is_wanted)
         return self._decode(header, buffer, batch + RECORDS_AT if header.magic == 2 else batch,
                             batch + header.size, readable_end)
 
-    cdef DecodeOutcome _append_decompressed(self, const BatchHeader* header, const uint8_t* batch
-                                            ) noexcept nogil:
+    cdef DecodeOutcome _append_decompressed(
+        self, const BatchHeader* header, const uint8_t* batch, int64_t smallest_offset,
+        bint is_wanted
+    ) noexcept nogil:
         """Decompress a batch to where its values will be, and decode it."""
-        cdef int codec = header.attributes & CODEC_MASK
-        cdef const uint8_t* compressed = batch + RECORDS_AT
-        cdef Py_ssize_t size = header.size - RECORDS_AT, bound, got
+        cdef const uint8_t* compressed = NULL
+        cdef Py_ssize_t size = compressed_part(header, batch, &compressed), bound, got
+        cdef int codec = codec_of(header)
         cdef uint8_t* to
         # Views keep the memory that they refer to: each batch then needs memory of its own.
-        if header.magic != 2 or header.count == 0 or self.as_views:
+        if size < 0 or header.count == 0 or self.as_views:
             return COMPRESSED
         bound = decoded_bound(codec, compressed, size)
         if bound < 0 or bound > self.max_decompressed_bytes:
@@ -399,7 +411,22 @@ cdef class RecordColumns:
         got = decode(&self.decoder, codec, compressed, size, to, bound)
         if got < 0:
             return COMPRESSED
-        return self._decode(header, to, to, to + got, to + got)
+        return self._decode_decompressed(header, to, got, smallest_offset, is_wanted)
+
+    cdef DecodeOutcome _decode_decompressed(
+        self, const BatchHeader* header, const uint8_t* records, Py_ssize_t size,
+        int64_t smallest_offset, bint is_wanted
+    ) noexcept nogil:
+        """Decode decompressed records; of a wrapper, look at the offsets first."""
+        cdef MessageOffsets offsets
+        if is_wrapper(header) and smallest_offset != INT64_MIN:
+            offsets = look_at_messages(header, records, size, smallest_offset, &self.first_offset)
+            if offsets == ARE_IMPOSSIBLE or (offsets == ARE_UNREADABLE and not is_wanted):
+                self.error = "the offsets of its messages do not fit it, or the batch before it"
+                return BROKEN
+        if not is_wanted:
+            return APPENDED
+        return self._decode(header, records, records, records + size, records + size)
 
     cdef DecodeOutcome _decode(
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* records,

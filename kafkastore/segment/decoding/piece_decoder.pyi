@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 
 TakenT = TypeVar("TakenT")
 
@@ -22,7 +23,9 @@ class PieceDecoder:
         start_offset: int,
         end_offset: int,
         last_offset: int,
+        aborted: AbortedBatches | None,
         verify_crc: bool,
+        check_all: bool,
         read_size: int,
     ) -> bool: ...
     def work(self) -> None: ...

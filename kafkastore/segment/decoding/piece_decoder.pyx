@@ -16,6 +16,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkastore.formats.records.record_columns cimport RecordColumns
+from kafkastore.formats.state.aborted_batches cimport AbortedBatches
 from kafkastore.segment.decoding.usual_batches cimport (
     IS_OUT_OF_MEMORY,
     IS_PAUSED,
@@ -92,6 +93,7 @@ cdef class PieceDecoder:
     """
 
     cdef Piece* pieces       # a ring
+    cdef list kept           # of each piece: what its C structures refer to
     cdef int capacity, first, count
     cdef list columns
     cdef PyObject** slots    # the columns
@@ -106,6 +108,7 @@ cdef class PieceDecoder:
     def __cinit__(self, columns, *, int threads, int most_pieces):
         cdef int slot
         self.columns = list(columns)
+        self.kept = [None] * most_pieces
         self.threads, self.capacity = threads, most_pieces
         self.idle_count = len(self.columns)
         self.pieces = <Piece*> calloc(most_pieces, sizeof(Piece))
@@ -131,7 +134,8 @@ cdef class PieceDecoder:
 
     def add(self, int descriptor, int64_t position, int64_t end, int64_t size, *,
             int64_t smallest, int64_t largest, int64_t start_offset, int64_t end_offset,
-            int64_t last_offset, bint verify_crc, Py_ssize_t read_size):
+            int64_t last_offset, AbortedBatches aborted, bint verify_crc, bint check_all,
+            Py_ssize_t read_size):
         """Add a piece after the others.
 
         Returns whether to start another thread, which calls `work`.
@@ -139,15 +143,16 @@ cdef class PieceDecoder:
         `start_offset` and `end_offset` limit the records; the rest is as for `read_usual`, with
         `last_offset` for its `end_offset`. The descriptor must stay open until the piece is over.
         """
-        cdef Piece* piece
+        cdef int number = (self.first + self.count) % self.capacity
+        cdef Piece* piece = &self.pieces[number]
         cdef bint is_wanted
         if self.count == self.capacity:
             raise RuntimeError("too many pieces")
+        self.kept[number] = aborted
+        piece.progress = begin_at(descriptor, position, end, size, smallest, largest, last_offset,
+                                  aborted, verify_crc, check_all, read_size)
         with nogil:
             pthread_mutex_lock(&self.mutex)
-            piece = &self.pieces[(self.first + self.count) % self.capacity]
-            piece.progress = begin_at(descriptor, position, end, size, smallest, largest,
-                                      last_offset, verify_crc, read_size)
             piece.start_offset = start_offset
             piece.end_offset = end_offset
             piece.state = IS_READY

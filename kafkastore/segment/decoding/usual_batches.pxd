@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 
 from kafkastore.formats.records.record_columns cimport RecordColumns
+from kafkastore.formats.state.aborted_batches cimport AbortedBatches, AbortedTxns
 
 
 cdef enum Stop:
@@ -19,11 +20,14 @@ cdef struct Progress:
     int64_t first_offset     # of the first batch
     int64_t smallest, largest, end_offset
     bint verify_crc, has_batches
+    bint check_all           # offsets of wrappers whose messages are not wanted
+    AbortedTxns aborted      # their batches give no rows
     Py_ssize_t read_size     # is read at once; more of a larger batch
     Py_ssize_t next_size     # with NEEDS_MORE; 0: unknown
 
 
 cdef Progress begin_at(int descriptor, int64_t position, int64_t end, int64_t size,
-                       int64_t smallest, int64_t largest, int64_t end_offset, bint verify_crc,
-                       Py_ssize_t read_size) noexcept nogil
+                       int64_t smallest, int64_t largest, int64_t end_offset,
+                       AbortedBatches aborted, bint verify_crc, bint check_all,
+                       Py_ssize_t read_size)
 cdef Stop decode_usual(RecordColumns columns, Progress* progress) noexcept nogil

@@ -1,4 +1,5 @@
 from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.formats.state.aborted_batches import AbortedBatches
 
 def read_usual(
     columns: RecordColumns,
@@ -10,6 +11,8 @@ def read_usual(
     smallest: int,
     largest: int,
     end_offset: int,
+    aborted: AbortedBatches | None,
     verify_crc: bool,
+    check_all: bool,
     read_size: int,
 ) -> tuple[int, int, int, bool]: ...

@@ -28,6 +28,7 @@ from kafkastore.formats.records.record_columns cimport (
     DecodeOutcome,
     RecordColumns,
 )
+from kafkastore.formats.state.aborted_batches cimport AbortedBatches, is_aborted
 from kafkastore.segment.log_window cimport read_some
 
 from kafkastore.reads import check_fetched
@@ -69,9 +70,12 @@ cdef Stop append_batches(
             return IS_PAUSED
         if progress.verify_crc and not is_crc_valid(at, &header):
             return IS_OVER
-        outcome = columns.append_usual(&header, data, at, data + size)
-        if outcome != APPENDED:
-            return IS_OUT_OF_MEMORY if outcome == NO_MEMORY else IS_OVER
+        if not (progress.aborted.count and is_aborted(&progress.aborted, &header)):
+            outcome = columns.append_usual(&header, data, at, data + size, progress.smallest,
+                                           progress.check_all)
+            if outcome != APPENDED:
+                return IS_OUT_OF_MEMORY if outcome == NO_MEMORY else IS_OVER
+            first = columns.first_offset
         columns.is_compressed = header.attributes & CODEC_MASK != 0
         if not progress.has_batches:
             progress.has_batches = True
@@ -127,28 +131,35 @@ cdef Stop decode_usual(RecordColumns columns, Progress* progress) noexcept nogil
 
 
 cdef Progress begin_at(int descriptor, int64_t position, int64_t end, int64_t size,
-                       int64_t smallest, int64_t largest, int64_t end_offset, bint verify_crc,
-                       Py_ssize_t read_size) noexcept nogil:
+                       int64_t smallest, int64_t largest, int64_t end_offset,
+                       AbortedBatches aborted, bint verify_crc, bint check_all,
+                       Py_ssize_t read_size):
     """Return the progress before the first batch; see `read_usual`."""
     cdef Progress progress
     progress.descriptor = descriptor
     progress.position, progress.end, progress.size = position, end, size
     progress.first_offset = progress.smallest = smallest
     progress.largest, progress.end_offset = largest, end_offset
-    progress.verify_crc, progress.has_batches = verify_crc, False
+    progress.aborted.first, progress.aborted.count = NULL, 0
+    if aborted is not None:
+        progress.aborted = aborted.txns
+    progress.verify_crc, progress.check_all = verify_crc, check_all
+    progress.has_batches = False
     progress.read_size, progress.next_size = read_size, 0
     return progress
 
 
 def read_usual(
     RecordColumns columns not None, int descriptor, int64_t position, int64_t end, int64_t size, *,
-    int64_t smallest, int64_t largest, int64_t end_offset, bint verify_crc, Py_ssize_t read_size,
+    int64_t smallest, int64_t largest, int64_t end_offset, AbortedBatches aborted, bint verify_crc,
+    bint check_all, Py_ssize_t read_size,
 ):
     """Decode the usual batches from a batch's byte position on.
 
     They end at byte `end` at most, of a file of `size` bytes, and have offsets from `smallest` to
-    `largest`, inclusive; none follows one that reaches `end_offset`, exclusive. `read_size` bytes
-    are read at once, and more of a larger batch.
+    `largest`, inclusive; none follows one that reaches `end_offset`, exclusive. Batches that are
+    `aborted` give no rows. With `check_all`, offsets of compressed messages are checked even if
+    none is wanted. `read_size` bytes are read at once, and more of a larger batch.
 
     Returns the position after the batches, the offset of the first one, the offset after the last
     one, and whether the caller has its turn: the columns may be full. The position is the same if
@@ -156,7 +167,7 @@ def read_usual(
     batches before them.
     """
     cdef Progress progress = begin_at(descriptor, position, end, size, smallest, largest,
-                                      end_offset, verify_crc, read_size)
+                                      end_offset, aborted, verify_crc, check_all, read_size)
     cdef Stop stop
     columns.check_idle()
     columns.is_busy = True
