@@ -86,7 +86,7 @@ cdef object broken(str reason, const BatchHeader* header):
 cdef Py_ssize_t compressed_part(
     const BatchHeader* header, const uint8_t* batch, const uint8_t** part
 ) noexcept nogil:
-    """Find the compressed part of a whole batch; return its size, or why there is none."""
+    """Find the compressed part of a batch; return its size, or why there is none."""
     cdef Py_ssize_t at = RECORDS_AT
     cdef int32_t size
     if header.magic < 2:
