@@ -170,11 +170,11 @@ class CatParquet(ToArrow):
     """What ``cat`` does for Parquet, but for the file: that is ``/dev/null``."""
 
     def round(self) -> int:
-        columns, options = ColumnWriter.reading_of("parquet", headers=False)
         count = 0
         with open(os.devnull, "wb") as file:
             writer = ColumnWriter(file, "parquet", headers=False, threads=self.threads)
-            for batch in self.log.to_arrow(columns, threads=self.threads, **options):
+            options = {"threads": self.threads, **writer.reading}
+            for batch in self.log.to_arrow(writer.columns, **options):
                 writer.write_batch(self.log, batch)
                 count += batch.num_rows
             writer.close()
