@@ -49,6 +49,12 @@ class Steps:
             self._progress(min(self._done, self._total), self._total)
 
 
+def shared_threads(threads: int, items: int) -> tuple[int, int]:
+    """Return how many items to work on at once, and the threads of each."""
+    at_once = max(min(threads, items), 1)
+    return at_once, threads // at_once
+
+
 class Failed(NamedTuple):
     """The error that was raised for an item, as a value."""
 
