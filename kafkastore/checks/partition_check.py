@@ -71,9 +71,8 @@ def check_partition(
 ) -> CheckedPartition:
     """Check all files of a partition, also after one that can't be opened.
 
-    `sample` is the share of segments whose logs are read, above 0 and at most 1; the log of the
-    active segment is always read. `threads` read each log. `is_stopped` is called before each
-    segment; True ends the check.
+    `sample`, above 0 and at most 1, is the share of segments whose logs are read, by `threads`; the
+    active segment's always is. Before each segment `is_stopped` is called; True ends the check.
     """
     check = _PartitionCheck(log, sample, threads)
     check.run(is_stopped)

@@ -21,7 +21,7 @@ from kafkastore.checks.transaction_check import TransactionCheck
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.records.batch_sequence import BatchFault, BatchSequence
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.log.runs_ahead import runs_ahead
+from kafkastore.log.parallel.runs_ahead import runs_ahead
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import (

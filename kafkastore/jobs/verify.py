@@ -22,7 +22,7 @@ from kafkastore.checks.verify import (
 from kafkastore.errors import InvalidConfigError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row, columns_of
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import describe_error, to_path
 from kafkastore.runner import Progress, shared_threads
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn

@@ -16,7 +16,8 @@ from models.seed import SEED, examples
 
 import kafkastore
 from kafkastore import CorruptionError, KafkaStoreError
-from kafkastore.log import log_pieces, piece_reading, range_scan, record_reading, records_as_arrow
+from kafkastore.log import range_scan, record_reading, records_as_arrow
+from kafkastore.log.parallel import log_pieces, piece_reading
 from kafkastore.segment import log_file
 
 PARTITIONS = 40

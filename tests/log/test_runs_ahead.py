@@ -13,7 +13,7 @@ from models.seed import SEED, examples
 
 import kafkastore
 from kafkastore.checks.partition_check import check_partition
-from kafkastore.log import runs_ahead
+from kafkastore.log.parallel import runs_ahead
 
 PARTITIONS = 40
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from kafkastore.cli.cat.parquet_parts import PartsWriter
 from kafkastore.cli.output.output_file import open_columns_writer
 from kafkastore.formats.records.record_columns import BATCH_ROWS, HEADERS_COLUMN, KAFKA_COLUMNS
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 
 if TYPE_CHECKING:
     from pyarrow import Buffer, RecordBatch, Schema, Table

@@ -33,7 +33,7 @@ from kafkastore.jobs.verify import (
     summary_row,
     with_topic_ids,
 )
-from kafkastore.log.parallel_map import StopFlag
+from kafkastore.log.parallel.parallel_map import StopFlag
 from kafkastore.runner import in_threads, shared_threads
 
 

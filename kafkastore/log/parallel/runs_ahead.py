@@ -15,8 +15,8 @@ import numpy as np
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.log.log_pieces import batch_positions
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.log_pieces import batch_positions
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.reads import is_remote
 from kafkastore.segment.log_file import BatchRun, LogFile
 from kafkastore.segment.log_segment import LogSegment
@@ -27,7 +27,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 _LARGEST_PIECE_BYTES = 2 * PIECE_BYTES
 
 
-class _Piece(NamedTuple):
+class _ScannedPiece(NamedTuple):
     start: int
     end: int
 
@@ -35,7 +35,7 @@ class _Piece(NamedTuple):
 def runs_ahead(
     segment: LogSegment, file: LogFile, position: int, threads: int
 ) -> Iterator[BatchRun]:
-    """Yield what ``file.runs(position, verify_crc=True)`` yields, and raise what it raises."""
+    """Yield what ``file.runs`` yields from a position on, and raise what it raises."""
     if threads > 1 and file.size - position >= 2 * PIECE_BYTES and not is_remote(file.descriptor):
         rooms: deque[bytearray] = deque()
         # Threads may still read when the caller has closed its file.
@@ -60,11 +60,11 @@ def runs_ahead(
     yield from file.runs(position, verify_crc=True)
 
 
-def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_Piece]:
+def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_ScannedPiece]:
     """Divide a log from a batch on, at index entries; the caller scans what is left."""
     starts = batch_positions(segment, INT64_MAX)
     while (slot := int(np.searchsorted(starts, position + PIECE_BYTES))) < len(starts):
-        piece = _Piece(position, int(starts[slot]))
+        piece = _ScannedPiece(position, int(starts[slot]))
         if piece.end > min(position + _LARGEST_PIECE_BYTES, file.size):
             return
         yield piece
@@ -72,7 +72,7 @@ def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_Piec
 
 
 def _scan(
-    file: LogFile, rooms: deque[bytearray], piece: _Piece
+    file: LogFile, rooms: deque[bytearray], piece: _ScannedPiece
 ) -> tuple[list[BatchRun], bytearray]:
     """Scan a piece up to its end, or to the first bytes that are not a batch."""
     size = piece.end - piece.start
