@@ -166,15 +166,32 @@ class ToArrow:
         return {"records": self.round()}
 
 
+class Latest(ToArrow):
+    """The last record of each key."""
+
+    def round(self) -> int:
+        return sum(batch.num_rows for batch in self.log.latest(threads=self.threads))
+
+
+class VerifyLog(ToArrow):
+    """Every file of a partition, checked in this process."""
+
+    def round(self) -> int:
+        return len(list(kafkastore.verify(self.log.path, threads=self.threads)))
+
+    def check(self) -> dict[str, int]:
+        return {"findings": self.round()}
+
+
 class CatParquet(ToArrow):
     """What ``cat`` does for Parquet, but for the file: that is ``/dev/null``."""
 
     def round(self) -> int:
-        columns, options = ColumnWriter.reading_of("parquet", headers=False)
         count = 0
         with open(os.devnull, "wb") as file:
             writer = ColumnWriter(file, "parquet", headers=False, threads=self.threads)
-            for batch in self.log.to_arrow(columns, threads=self.threads, **options):
+            options = {"threads": self.threads, **writer.reading}
+            for batch in self.log.to_arrow(writer.columns, **options):
                 writer.write_batch(self.log, batch)
                 count += batch.num_rows
             writer.close()
@@ -417,6 +434,9 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "decode-views": lambda log: Decode(log, binary_view=True),
     "to-arrow-threads": lambda log: ToArrow(log, 2),
     "to-arrow-one": lambda log: ToArrow(log, 1),
+    "verify-threads": lambda log: VerifyLog(log, 2),
+    "verify-one": lambda log: VerifyLog(log, 1),
+    "latest": lambda log: Latest(log, 1),
     "cat-parquet-threads": lambda log: CatParquet(log, 2),
     "cat-parquet-one": lambda log: CatParquet(log, 1),
     "lookup-offset": lambda log, targets: Lookup(

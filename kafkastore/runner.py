@@ -9,7 +9,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import name_url, to_path
 from kafkastore.store.partition_path import FAILURES, PartitionPath
 from kafkastore.store.unread_partition import UnreadPartition
@@ -47,6 +47,12 @@ class Steps:
         with self._one_at_a_time:
             self._done += 1
             self._progress(min(self._done, self._total), self._total)
+
+
+def shared_threads(threads: int, items: int) -> tuple[int, int]:
+    """Return how many items to work on at once, and the threads of each."""
+    at_once = max(min(threads, items), 1)
+    return at_once, threads // at_once
 
 
 class Failed(NamedTuple):

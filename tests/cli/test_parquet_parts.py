@@ -87,8 +87,11 @@ def test_a_file_without_rows_has_its_columns(threads):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_threads_write_the_same_file_whatever_their_number(monkeypatch, threads):
+@pytest.mark.parametrize("footer_bytes", [2**20, -500])
+def test_threads_write_the_same_file_whatever_their_number(monkeypatch, threads, footer_bytes):
+    """Also if row groups do not fit in the memory that was expected to be enough."""
     monkeypatch.setattr(column_writer, "_ROW_GROUP_BYTES", 5000)
+    monkeypatch.setattr(column_writer, "_FOOTER_BYTES", footer_bytes)
     schema = records_as_arrow.schema()
     batches = []
     for first in range(0, 3000, 30):

@@ -1,17 +1,19 @@
 """Write records in Arrow's formats and Parquet."""
 from __future__ import annotations
 
+import mmap
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from kafkastore.cli.cat.parquet_parts import PartsWriter
 from kafkastore.cli.output.output_file import open_columns_writer
 from kafkastore.formats.records.record_columns import BATCH_ROWS, HEADERS_COLUMN, KAFKA_COLUMNS
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatch, Schema
+    from pyarrow import Buffer, RecordBatch, Schema, Table
 
     from kafkastore.store.partition_log import PartitionLog
 
@@ -19,6 +21,10 @@ COLUMN_FORMS = ("arrow", "arrows", "parquet")
 #: Size of a Parquet row group; larger than an Arrow batch, because readers skip by row group.
 _ROW_GROUP_ROWS = 100_000
 _ROW_GROUP_BYTES = 8 * 1024 * 1024
+#: Room for what a Parquet file has in addition to its values.
+_FOOTER_BYTES = 256 * 1024
+#: Encoding takes at least four times as long as reading: of so many threads, one reads.
+_THREADS_A_READER = 4
 
 
 class ColumnWriter:
@@ -32,11 +38,13 @@ class ColumnWriter:
         self.columns, self.reading = self.reading_of(form, headers=headers)
         columns = records_as_arrow.schema(self.columns)
         self._file = file
-        self._writer = (
-            _RowGroups(file, columns, threads)
-            if form == "parquet"
-            else open_columns_writer(file, form, columns)
-        )
+        self._writer: Any
+        if form == "parquet":
+            self._writer = _RowGroups(file, columns, threads)
+            if threads > 1:
+                self.reading["threads"] = max(threads // _THREADS_A_READER, 1)
+        else:
+            self._writer = open_columns_writer(file, form, columns)
 
     @staticmethod
     def reading_of(form: str, *, headers: bool) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -77,7 +85,7 @@ class _Groups(Iterator[list["RecordBatch"]]):
 class _RowGroups:
     """Encodes row groups in threads, as Parquet files in memory; joins them.
 
-    As many row groups as there are threads are in memory, and the one that is being filled.
+    Each thread has one, another one waits for the first that is free, and one is being filled.
     """
 
     def __init__(self, file: BinaryIO, columns: Schema, threads: int) -> None:
@@ -91,8 +99,9 @@ class _RowGroups:
         self._encoded = ParallelMap(
             self._encode, self._groups, threads, "kafkastore-parquet", queued=1
         )
-        self._most_unwritten = threads - 1
+        self._most_unwritten = threads if threads > 1 else 0
         self._unwritten = 0
+        self._rooms: deque[Buffer] = deque()  # memory for encoded row groups, to be used again
 
     def write_batch(self, batch: RecordBatch) -> None:
         """Add rows, and write what is encoded."""
@@ -110,6 +119,7 @@ class _RowGroups:
         self._groups.groups.append(self._pending)
         self._pending, self._rows, self._bytes = [], 0, 0
         self._unwritten += 1
+        self._encoded.begin()
         self._write_down_to(self._most_unwritten)
 
     def _write_down_to(self, count: int) -> None:
@@ -119,18 +129,35 @@ class _RowGroups:
             part = next(self._encoded, None)
             if part is None:  # an error was raised, and this closes what was written before
                 return
-            self._parts.write(memoryview(part).cast("B"))
+            self._write(*part)
 
-    def _encode(self, batches: list[RecordBatch]) -> Any:
-        """Return a Parquet file with one row group, or none without rows."""
+    def _write(self, room: Buffer, size: int) -> None:
+        self._parts.write(memoryview(room).cast("B")[:size])
+        self._rooms.append(room)
+
+    def _encode(self, batches: list[RecordBatch]) -> tuple[Buffer, int]:
+        """Return a Parquet file with one row group, or none without rows, and its size."""
         import pyarrow as pa
 
-        sink = pa.BufferOutputStream()
+        table = pa.Table.from_batches(batches, self._columns)
+        enough = table.nbytes + table.nbytes // 8 + _FOOTER_BYTES
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = None
+        if room is None or room.size < enough:
+            room = pa.py_buffer(mmap.mmap(-1, enough))  # only what is written takes memory
+        with pa.FixedSizeBufferWriter(room) as sink, suppress(pa.ArrowIOError):
+            self._encode_to(sink, table)
+            return room, sink.tell()
+        grown = pa.BufferOutputStream()  # what is encoded became larger than what it was before
+        self._encode_to(grown, table)
+        return (found := grown.getvalue()), found.size
+
+    def _encode_to(self, sink: Any, table: Table) -> None:
         with open_columns_writer(sink, "parquet", self._columns, dated=self._dated) as writer:
-            if batches:
-                table = pa.Table.from_batches(batches, self._columns)
-                writer.write_table(table, row_group_size=table.num_rows)
-        return sink.getvalue()
+            if len(table):
+                writer.write_table(table, row_group_size=len(table))
 
     def settle(self) -> None:
         """Write all rows, also those of an incomplete row group."""
@@ -142,5 +169,5 @@ class _RowGroups:
         self.settle()
         self._encoded.close()
         if self._parts.is_empty:
-            self._parts.write(memoryview(self._encode([])).cast("B"))
+            self._write(*self._encode([]))
         self._parts.close()

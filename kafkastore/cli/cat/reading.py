@@ -41,7 +41,7 @@ def read_batches(
     if bounds.tail is not None:
         bounds = bounds._replace(start_offset=_tail_start(log, bounds, bounds.tail, on_corrupt))
     options = {
-        **writer.reading, "threads": threads, "on_corrupt": on_corrupt, "skipped": skipped,
+        "threads": threads, **writer.reading, "on_corrupt": on_corrupt, "skipped": skipped,
     }
     left = limit
     matching = _matching(log, bounds, writer.columns, limit, options, in_arrow=writer.in_arrow)

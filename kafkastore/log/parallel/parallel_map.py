@@ -113,17 +113,23 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
                     "this work began before the process was forked, and its threads are in the "
                     "parent process; start it again"
                 )
-            while len(self._waiting) <= self._most_waiting and not self._stop.is_set:
-                try:
-                    self._submit(next(self._items))
-                except StopIteration:
-                    break
+            self.begin()
             if self._stop.is_set or not self._waiting:
                 raise StopIteration
             return self._waiting.popleft().result()
         except BaseException:
             self.close()
             raise
+
+    def begin(self) -> None:
+        """Let threads begin as many items as may wait for their turn."""
+        if self._limit == 1:
+            return
+        while len(self._waiting) <= self._most_waiting and not self._stop.is_set:
+            try:
+                self._submit(next(self._items))
+            except StopIteration:
+                break
 
     def close(self) -> None:
         """Start no further items, and wait for the running ones; safe to repeat."""
