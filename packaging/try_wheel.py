@@ -37,12 +37,14 @@ CHOICE = [
     "--ignore-glob=*_against_*", "--ignore-glob=*_of_other_clients.py",
     # They compile a program first.
     "--ignore-glob=*_on_other_processors.py", "--ignore-glob=*_bad_disks.py",
+    # Matplotlib has no wheels for musl.
+    "--ignore-glob=*_plot.py",
 ]
 #: The watchdog asks /proc whether a test makes progress: QEMU's says that none does.
 EMULATED = ["-p", "no:watchdog"]
 TEST_REQUIREMENTS = [
-    "hypothesis", "matplotlib", "pandas", "pyarrow", "pytest", "pytest-randomly",
-    "pytest-timeout", "python-snappy",
+    "hypothesis", "pandas", "pyarrow", "pytest", "pytest-randomly", "pytest-timeout",
+    "python-snappy",
 ]
 #: All that is on PATH in an environment of this machine: what commands need, and documents call.
 PROGRAMS = ["cp", "env", "head", "readlink", "sh"]
