@@ -529,7 +529,7 @@ cdef class RecordColumns:
     cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
         """Reserve rows and bytes in all, so that adding a record needs no check.
 
-        New blocks are for as many as will come, because one that grows leaves the spare ones unused.
+        New blocks are for as many as will come: one that grows leaves spare ones unused.
         """
         cdef Py_ssize_t place = VIEW_SIZE if self.as_views else 4
         if rows > self.row_capacity:
