@@ -43,9 +43,11 @@ CHOICE = [
 #: QEMU's /proc is this machine's, where no test makes progress; and its processes start none.
 EMULATED = [
     "-p", "no:watchdog",
-    "-k", "not test_the_kernels_are_those_that_this_processor_can_run"
-    " and not test_a_bomb_takes_no_memory"
-    " and not test_a_million_keys_need_at_most_32_bytes_each_at_the_peak",
+    "-k", (
+        "not test_the_kernels_are_those_that_this_processor_can_run"
+        " and not test_a_bomb_takes_no_memory"
+        " and not test_a_million_keys_need_at_most_32_bytes_each_at_the_peak"
+    ),
 ]
 TEST_REQUIREMENTS = [
     "hypothesis", "pandas", "pyarrow", "pytest", "pytest-randomly", "pytest-timeout",
