@@ -81,6 +81,14 @@ def in_threads(threads: int, stop: StopFlag | None = None) -> Runner:
     return run
 
 
+def threads_within(threads: int, items: int) -> int:
+    """Return how many threads work within each item, if `threads` work on all items.
+
+    A few items share the threads that they do not use; of many items each has one.
+    """
+    return max(threads // max(items, 1), 1)
+
+
 def _itself(item: Any) -> PartitionPath:
     """Return an item that is the path of a partition."""
     place: PartitionPath = item
