@@ -69,6 +69,7 @@ PACKAGE_FOLDERS = {
     "kafkastore.segment": "kafkastore/segment",
     "kafkastore.segment.decoding": "kafkastore/segment/decoding",
     "kafkastore.log": "kafkastore/log",
+    "kafkastore.log.parallel": "kafkastore/log/parallel",
     "kafkastore.metadata": "kafkastore/metadata",
     "kafkastore.recovery": "kafkastore/recovery",
     "kafkastore.writing": "kafkastore/writing",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import kafkastore
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.log import record_reading, records_as_arrow
-from kafkastore.log.piece_reading import _MORE_PIECES
+from kafkastore.log.parallel.piece_reading import _MORE_PIECES
 from kafkastore.log.records_as_arrow import ArrowOptions
 from kafkastore.segment.decoding.piece_decoder import PieceDecoder
 

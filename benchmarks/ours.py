@@ -166,6 +166,23 @@ class ToArrow:
         return {"records": self.round()}
 
 
+class Latest(ToArrow):
+    """The last record of each key."""
+
+    def round(self) -> int:
+        return sum(batch.num_rows for batch in self.log.latest(threads=self.threads))
+
+
+class VerifyLog(ToArrow):
+    """Every file of a partition, checked in this process."""
+
+    def round(self) -> int:
+        return len(list(kafkastore.verify(self.log.path, threads=self.threads)))
+
+    def check(self) -> dict[str, int]:
+        return {"findings": self.round()}
+
+
 class CatParquet(ToArrow):
     """What ``cat`` does for Parquet, but for the file: that is ``/dev/null``."""
 
@@ -417,6 +434,9 @@ MEASURES: dict[str, Callable[..., Measure]] = {
     "decode-views": lambda log: Decode(log, binary_view=True),
     "to-arrow-threads": lambda log: ToArrow(log, 2),
     "to-arrow-one": lambda log: ToArrow(log, 1),
+    "verify-threads": lambda log: VerifyLog(log, 2),
+    "verify-one": lambda log: VerifyLog(log, 1),
+    "latest": lambda log: Latest(log, 1),
     "cat-parquet-threads": lambda log: CatParquet(log, 2),
     "cat-parquet-one": lambda log: CatParquet(log, 1),
     "lookup-offset": lambda log, targets: Lookup(

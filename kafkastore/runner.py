@@ -9,7 +9,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import name_url, to_path
 from kafkastore.store.partition_path import FAILURES, PartitionPath
 from kafkastore.store.unread_partition import UnreadPartition

@@ -21,7 +21,7 @@ from kafkastore.changes.new_bytes import chunks_of
 from kafkastore.changes.plan import FileChange, Plan
 from kafkastore.errors import CorruptionError, KafkaStoreError, NotAFileError, SegmentGoneError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.lookup.rules import broker_rules
 from kafkastore.paths import describe_error, to_path
 from kafkastore.runner import Progress

@@ -54,7 +54,7 @@ from kafkastore.changes.plan import Plan
 from kafkastore.changes.undo_area import KEPT_DIRECTORY, area_of, check_area, check_trusted
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.paths import to_path
 from kafkastore.runner import Progress, Runner, threads_within
 

@@ -22,7 +22,7 @@ from kafkastore.changes.plan import (
 )
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.state.file_names import parse_segment_file, segment_file_name
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.conversion import (
     Conversion,

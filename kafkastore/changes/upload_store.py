@@ -32,7 +32,7 @@ from kafkastore.errors import (
     RemoteObjectChangedError,
     RemoteStoreError,
 )
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import is_url, list_again, open_path, to_path
 from kafkastore.remote.new_store import NewStore
 from kafkastore.remote.stores import COPYING, RemoteObject

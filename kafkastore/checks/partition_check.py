@@ -66,14 +66,15 @@ def check_partition(
     log: PartitionLog,
     *,
     sample: float = 1.0,
+    threads: int = 1,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> CheckedPartition:
     """Check all files of a partition, also after one that can't be opened.
 
-    `sample` is the share of segments whose logs are read, above 0 and at most 1; the log of the
-    active segment is always read. `is_stopped` is called before each segment; True ends the check.
+    `sample`, above 0 and at most 1, is the share of segments whose logs are read, by `threads`; the
+    active segment's always is. Before each segment `is_stopped` is called; True ends the check.
     """
-    check = _PartitionCheck(log, sample)
+    check = _PartitionCheck(log, sample, threads)
     check.run(is_stopped)
     return check.checked
 
@@ -81,9 +82,9 @@ def check_partition(
 class _PartitionCheck:
     """The state of a check of one partition."""
 
-    def __init__(self, log: PartitionLog, sample: float) -> None:
+    def __init__(self, log: PartitionLog, sample: float, threads: int) -> None:
         self.log = log
-        self.sample = sample
+        self.sample, self.threads = sample, threads
         self.checked = CheckedPartition(log.path, topic_partition=log.topic_partition)
         self.gaps: list[tuple[int, int]] = []
         self.has_epochs = self.epochs_decrease = False
@@ -143,7 +144,7 @@ class _PartitionCheck:
         reads_log = segment.is_active or _is_chosen(self.log, segment, self.sample)
         check, findings = _check_segment(
             self.log, segment, expected or 0, before if expected is not None else None,
-            reads_log=reads_log,
+            reads_log=reads_log, threads=self.threads,
         )
         yield from findings
         if check is None:
@@ -245,6 +246,7 @@ def _check_segment(
     before: SegmentCheck | None,
     *,
     reads_log: bool,
+    threads: int,
 ) -> tuple[SegmentCheck | None, list[Finding]]:
     """Check one segment, again if its files changed meanwhile; None if it is gone.
 
@@ -256,7 +258,9 @@ def _check_segment(
             segment.directory, segment.base_offset, segment.next_base_offset, segment.temporary
         )
         states = _states(fresh)
-        check = SegmentCheck(log, fresh, next_offset, reads_log=reads_log, before=before)
+        check = SegmentCheck(
+            log, fresh, next_offset, reads_log=reads_log, before=before, threads=threads
+        )
         try:
             findings = list(check.findings())
         except SegmentGoneError:

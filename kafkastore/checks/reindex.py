@@ -42,7 +42,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.producer_state import ProducerState
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.runner import Progress, Runner, Steps, in_threads
 from kafkastore.segment.log_segment import REPLACES_SEGMENTS, LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes

@@ -21,6 +21,7 @@ from kafkastore.checks.transaction_check import TransactionCheck
 from kafkastore.errors import CorruptionError
 from kafkastore.formats.records.batch_sequence import BatchFault, BatchSequence
 from kafkastore.formats.state.producer_state import ProducerState
+from kafkastore.log.parallel.runs_ahead import runs_ahead
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import (
@@ -70,6 +71,7 @@ class SegmentCheck:
 
     Without `reads_log` only file sizes and indexes are checked. `before` is the previous segment's
     finished check, whose producers are carried over; without it, earlier transactions are unknown.
+    `threads` read the log.
 
     | after `findings`    | value                                                                |
     | ------------------- | -------------------------------------------------------------------- |
@@ -88,6 +90,7 @@ class SegmentCheck:
         *,
         reads_log: bool = True,
         before: SegmentCheck | None = None,
+        threads: int = 1,
     ) -> None:
         self.log, self.segment = log, segment
         self.next_offset = next_offset
@@ -95,7 +98,7 @@ class SegmentCheck:
         self.position_of_largest_timestamp = 0
         self.epochs: list[tuple[int, int]] = []
         self.epochs_fall = False
-        self._reads_log = reads_log
+        self._reads_log, self._threads = reads_log, threads
         self._epoch_before: int = -1
         known: TransactionCheck | None = None
         if before is not None and before._reads_log:
@@ -240,7 +243,9 @@ class SegmentCheck:
         """Read up to the first unreadable batch, or the end; return the reason."""
         kind = FindingKind.CORRUPT_BATCH
         try:
-            for run in file.runs(batches.end_position, verify_crc=True):
+            # After damage, what threads read ahead of the next one would be read for nothing.
+            threads = 1 if self.damages else self._threads
+            for run in runs_ahead(self.segment, file, batches.end_position, threads):
                 for wrong in find_wrong_wrappers(run.data, run.headers, batches.next_offset):
                     last_offset = int(run.headers["last_offset"][wrong.slot])
                     before = wrong.smallest - 1

@@ -22,9 +22,9 @@ from kafkastore.checks.verify import (
 from kafkastore.errors import InvalidConfigError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row, columns_of
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import describe_error, to_path
-from kafkastore.runner import Progress
+from kafkastore.runner import Progress, threads_within
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
@@ -68,12 +68,14 @@ def _never() -> bool:
 class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
     """Check all files of each partition; options as for `verify`.
 
+    `threads` check one partition.
     `is_stopped` is called before each segment; the check stops if it returns true.
     """
 
     sample: float = 1.0
     is_stopped: Callable[[], bool] = _never
     cluster: ClusterCheck | None = None
+    threads: int = 1
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
@@ -131,7 +133,9 @@ class VerifyJob(Job[PartitionToCheck | CheckedFile, CheckedPartition]):
         if isinstance(item, CheckedFile):
             return item.checked
         log = open_partition(item.place)
-        checked = check_partition(log, sample=self.sample, is_stopped=self.is_stopped)
+        checked = check_partition(
+            log, sample=self.sample, threads=self.threads, is_stopped=self.is_stopped
+        )
         if item.duplicate is not None:
             checked.findings.insert(0, item.duplicate)
         checked.findings.extend(item.topic_ids)
@@ -247,7 +251,8 @@ def verify(
         the structure of indexes are always checked. The choice depends on the segments' names, so
         that each run reads the same ones, and always includes the last segment of a partition.
     threads : int, optional
-        How many partitions to check in parallel. Default: the number of processors.
+        How many threads check partitions, or the segments of few partitions. Default: the number
+        of processors.
     progress : callable, optional
         Called after each partition with the number of partitions done and their total number.
     metadata : Cluster, path-like, LogStore or list of these, optional
@@ -270,18 +275,17 @@ def verify(
     OSError
         If a file cannot be opened; raised after the findings of its partition.
     """
-    threads = thread_count(threads)
     stop = StopFlag()
     store = open_paths(path)
     cluster = ClusterCheck.of(find_cluster_or_warn(store, metadata), store)
-    job = VerifyJob(sample, stop, cluster)
     chosen = None if partitions is None else set(store.chosen(partitions))
     total = len(store.partitions if chosen is None else chosen)
+    threads = thread_count(threads)
+    job = VerifyJob(sample, stop, cluster, threads_within(threads, total))
     items = job.items(store, chosen, is_weighed=False)
-    threads = 1 if total == 1 else threads
-    return _Findings(
-        ParallelMap(job.run, items, threads, "kafkastore-verify", stop=stop), total, progress
-    )
+    at_once = 1 if total == 1 else threads
+    checked = ParallelMap(job.run, items, at_once, "kafkastore-verify", stop=stop)
+    return _Findings(checked, total, progress)
 
 
 class _Findings(Iterator[Finding]):

@@ -30,7 +30,7 @@ from kafkastore.formats.records.record_columns import (
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.isolation import Isolation, find_aborted, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
-from kafkastore.log.piece_reading import LogReading, read_parallel
+from kafkastore.log.parallel.piece_reading import LogReading, read_parallel
 from kafkastore.log.range_scan import SMALL_RANGE, RangeScan, first_offset_since
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes, check_indexes
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from kafkastore.errors import KafkaStoreError
 from kafkastore.log.log_view import LogView
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.lookup.rules import CORRECT, LookupChoice
 from kafkastore.segment.log_segment import LogSegment
 

@@ -147,6 +147,12 @@ class LogFile:
         vars(copy).update(vars(self), _descriptor=descriptor)
         return copy
 
+    def up_to(self, end: int) -> LogFile:
+        """Return the same file as if it ended at a byte, with a descriptor of its own."""
+        part = self.copy()
+        part.size = min(end, self.size)
+        return part
+
     @property
     def descriptor(self) -> int:
         """The descriptor of the open file; -1 when it is closed."""

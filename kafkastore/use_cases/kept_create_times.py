@@ -20,8 +20,8 @@ from kafkastore.formats.records.batch_header import (
 )
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.log.damage import CorruptionHandler
-from kafkastore.log.log_pieces import LogPiece, cut_log
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.log_pieces import LogPiece, cut_log
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.log.range_scan import RangeScan, ScannedRun, ScanStart
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.store.partition_log import PartitionLog

@@ -11,7 +11,7 @@ from models.refused import refused
 
 import kafkastore
 from kafkastore.errors import ArgumentTypeError, DuplicatePartitionError
-from kafkastore.log.parallel_map import ParallelMap, StopFlag
+from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 
 
 def test_results_are_in_the_order_of_items_and_few_items_are_prefetched():

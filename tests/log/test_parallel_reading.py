@@ -8,6 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 from models.chance_logs import TOPIC, write_chance_logs
+from models.harmed_logs import harm
 from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, Batch, Row, marker
@@ -15,7 +16,8 @@ from models.seed import SEED, examples
 
 import kafkastore
 from kafkastore import CorruptionError, KafkaStoreError
-from kafkastore.log import log_pieces, piece_reading, range_scan, record_reading, records_as_arrow
+from kafkastore.log import range_scan, record_reading, records_as_arrow
+from kafkastore.log.parallel import log_pieces, piece_reading
 from kafkastore.segment import log_file
 
 PARTITIONS = 40
@@ -68,32 +70,6 @@ def read(log, threads, **options):
         return [], described(error), skipped
     rows, error = rows_of(batches)
     return rows, described(error), skipped
-
-
-def flip(path, chance):
-    data = bytearray(path.read_bytes())
-    if data:
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    path.write_bytes(data)
-
-
-def harm(chance, directory):
-    """Flip bits, cut or lengthen files, put the index of another segment in place of one's own."""
-    logs = sorted(directory.glob("*.log"))
-    for _ in range(chance.choice((0, 0, 1, 3))):
-        flip(chance.choice(logs), chance)
-    if chance.random() < 0.2:
-        path = chance.choice(logs)
-        data = path.read_bytes()
-        path.write_bytes(data[: chance.randrange(len(data) + 1)])
-    if chance.random() < 0.2:
-        path = chance.choice(logs)
-        path.write_bytes(path.read_bytes() + chance.choice((bytes(100), b"junk" * 40)))
-    indexes = sorted(directory.glob("*.index"))
-    if indexes and chance.random() < 0.3:
-        chance.choice(indexes).write_bytes(chance.choice(indexes).read_bytes())
-    if indexes and chance.random() < 0.3:
-        flip(chance.choice(indexes), chance)
 
 
 def options_of(chance, log):

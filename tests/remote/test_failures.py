@@ -15,7 +15,8 @@ from remote.conftest import S3, forget_connections
 import kafkastore
 from kafkastore import PartitionLog, RemoteObjectChangedError, RemoteStoreError, reads
 from kafkastore.checks.verify import verify_log
-from kafkastore.log import piece_reading, range_scan
+from kafkastore.log import range_scan
+from kafkastore.log.parallel import piece_reading
 from kafkastore.paths import name_url, to_path
 
 

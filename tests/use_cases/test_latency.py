@@ -20,7 +20,7 @@ from kafkastore.errors import ArgumentTypeError, CorruptBatchError
 from kafkastore.formats.primitives.crc import crc32c
 from kafkastore.formats.records.compression import Codec
 from kafkastore.jobs.latency import latency
-from kafkastore.log.log_pieces import cut_log
+from kafkastore.log.parallel.log_pieces import cut_log
 from kafkastore.use_cases import kept_create_times
 from kafkastore.use_cases.latency import Latency, latency_of
 

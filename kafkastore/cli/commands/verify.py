@@ -33,8 +33,8 @@ from kafkastore.jobs.verify import (
     summary_row,
     with_topic_ids,
 )
-from kafkastore.log.parallel_map import StopFlag
-from kafkastore.runner import in_threads
+from kafkastore.log.parallel.parallel_map import StopFlag
+from kafkastore.runner import in_threads, threads_within
 
 
 def parse_fraction(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -80,7 +80,9 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
     print_unfinished_changes(call.paths)
     stop, total = StopFlag(), len(selection.topic_partitions)
     cluster = ClusterCheck.of(call.cluster, selection.store)
-    job = VerifyJob(sample, stop, cluster)
+    threads = thread_count(call.threads)
+    log_threads = threads_within(threads, total) if call.master is None else 1
+    job = VerifyJob(sample, stop, cluster, log_threads)
     chosen = set(selection.topic_partitions) if call.is_narrowed else None
     items = job.items(selection.store, chosen, is_weighed=call.is_weighed)
     compared_with = None if cluster is None else cluster.assignments.cluster
@@ -92,13 +94,12 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
         if not call.as_json:
             print(_summary(summary, compared_with))
 
-    here = in_threads(1 if total == 1 else thread_count(call.threads), stop)
     with (
         _printed(groups, print_summary),
         executor(
             call.master,
             "verifying",
-            here=here,
+            here=in_threads(1 if total == 1 else threads, stop),
             total=total,
             while_printing=call.as_json or call.verbose,
         ) as runner,

@@ -14,7 +14,7 @@ cimport cython
 from kafkastore.formats.primitives.memory_pages cimport free_pages, resized
 
 # Of what a caller kept for long and then drops at once, not all is kept.
-cdef Py_ssize_t MOST_SPARE_BYTES = 32 * 1024 * 1024
+cdef Py_ssize_t MOST_SPARE_BYTES = 64 * 1024 * 1024
 # Blocks from this size on have their own pages. Otherwise malloc keeps what many threads free.
 cdef Py_ssize_t MAPPED_BYTES = 256 * 1024
 cdef Py_ssize_t SMALLEST = 64

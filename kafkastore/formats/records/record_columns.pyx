@@ -72,6 +72,7 @@ cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
+    MOST_TIMES = 128         # how much larger than needed a new block is, at most
 
 cdef enum MessageOffsets:
     ARE_POSSIBLE
@@ -205,7 +206,8 @@ cdef class RecordColumns:
         cdef Py_ssize_t at = self.value.size + QUICK_COPY
         if size <= self.value.bytes.capacity - at - QUICK_COPY:
             return self.value.bytes.capacity
-        return at + size + max(min(max(64 * size, at), self.max_bytes - at), 0) + QUICK_COPY
+        return (at + size + max(min(max(MOST_TIMES * size, at), self.max_bytes - at), 0)
+                + QUICK_COPY)
 
     cdef bint _make_room(self, Py_ssize_t size) noexcept nogil:
         """Reserve room after the values."""
@@ -525,10 +527,13 @@ cdef class RecordColumns:
         return APPENDED
 
     cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        """Reserve rows and bytes in all, so that adding a record needs no check."""
+        """Reserve rows and bytes in all, so that adding a record needs no check.
+
+        New blocks are for as many as will come: one that grows leaves spare ones unused.
+        """
         cdef Py_ssize_t place = VIEW_SIZE if self.as_views else 4
         if rows > self.row_capacity:
-            rows = max(rows, 2 * self.row_capacity)
+            rows = max(rows + min(MOST_TIMES * rows, self.max_rows), 2 * self.row_capacity)
             if not (grow_nulls(&self.key.nulls, rows) and grow_nulls(&self.value.nulls, rows)
                     and grow(&self.key.places, place * (rows + 1))
                     and grow(&self.value.places, place * (rows + 1))
@@ -546,7 +551,7 @@ cdef class RecordColumns:
                 return False
             self.row_capacity = rows
         if size > self.byte_capacity:
-            size = max(size, 2 * self.byte_capacity)
+            size = max(size + min(MOST_TIMES * size, self.max_bytes), 2 * self.byte_capacity)
             if self.copy_key and not grow(&self.key.bytes, size + QUICK_COPY):
                 return False
             if self.want_headers and not (grow(&self.header_name.bytes, size)

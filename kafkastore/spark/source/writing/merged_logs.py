@@ -18,7 +18,7 @@ import numpy as np
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import OutOfOrderAppendError
 from kafkastore.formats.state.file_names import TopicPartition
-from kafkastore.log.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.segment.log_file import BatchRun
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.writing.cluster_topics import ClusterTopics

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError, KafkaStoreError
 from kafkastore.formats.records.record_columns import BATCH_BYTES
-from kafkastore.log.log_pieces import LogPiece, cut_log
 from kafkastore.log.log_view import LogView
+from kafkastore.log.parallel.log_pieces import LogPiece, cut_log
 from kafkastore.log.range_scan import USUAL_READ, RangeScan, ScanStart
 from kafkastore.segment.decoding.piece_decoder import PieceDecoder
 from kafkastore.segment.log_segment import LogSegment

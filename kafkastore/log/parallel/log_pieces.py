@@ -56,7 +56,7 @@ def cut_log(
             if is_wanted is not None and not is_wanted(segment):
                 continue
             position = segment.position_before(start_offset, file)
-            starts = _batch_positions(segment, end_offset)
+            starts = batch_positions(segment, end_offset)
         except (KafkaStoreError, OSError):
             yield LogPiece(unopened, None)
             return
@@ -72,7 +72,7 @@ def cut_log(
             position = end
 
 
-def _batch_positions(segment: LogSegment, end_offset: int) -> NDArray[np.int64]:
+def batch_positions(segment: LogSegment, end_offset: int) -> NDArray[np.int64]:
     """Return where batches before an offset begin, ascending, if the index is right."""
     try:
         index = segment.offset_index
