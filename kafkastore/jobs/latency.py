@@ -37,12 +37,14 @@ class MeasuredPartition(NamedTuple):
 class LatencyJob(Job[MeasuredPartition, Latency]):
     """Measure the latency of each partition's records.
 
-    Create times come from the batches, from a record header, or from another cluster.
+    Create times come from the batches, from a record header, or from another cluster. `threads`
+    read each partition.
     """
 
     create_time_header: str | None = None
     is_created_elsewhere: bool = False
     on_corrupt: OnCorrupt = "raise"
+    threads: int = 1
 
     def __post_init__(self) -> None:
         if self.create_time_header is not None and self.is_created_elsewhere:
@@ -94,6 +96,7 @@ class LatencyJob(Job[MeasuredPartition, Latency]):
             create_time_header=self.create_time_header,
             created_in=open_as_store(item.created_in) if self.is_created_elsewhere else None,
             on_corrupt=self.on_corrupt,
+            threads=self.threads,
         )
 
     def rows(self, result: Latency) -> Iterator[Row]:

@@ -155,13 +155,22 @@ class RangeScan:
         self._next_offset = max(self._next_offset, next_offset)
 
     def runs(
-        self, *, verify_crc: bool = False, decodes: bool = False, few: bool = False
+        self,
+        *,
+        verify_crc: bool = False,
+        decodes: bool = False,
+        few: bool = False,
+        start: ScanStart | None = None,
+        stop: int | None = None,
     ) -> Iterator[ScannedRun]:
         """Scan batches from the one with the start to the one with the end.
 
-        Reads begin small for a `few` records; the rest is as for `LogFile.runs`.
+        Reads begin small for a `few` records; `start` is where to continue, up to the byte `stop`;
+        the rest is as for `LogFile.runs`.
         """
-        for segment, run in self._steps(few=few, verify_crc=verify_crc, decodes=decodes):
+        for segment, run in self._steps(
+            few=few, start=start, stop=stop, verify_crc=verify_crc, decodes=decodes
+        ):
             assert isinstance(run, BatchRun)
             yield ScannedRun(segment, run, run.headers, self.damage)
 

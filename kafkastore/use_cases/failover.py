@@ -42,13 +42,13 @@ from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.failover_check import FailoverCheck, check_failover
 from kafkastore.use_cases.fingerprints import Match
-from kafkastore.use_cases.lag import OffsetPlace, is_of_other_topic, place_of_offset
-from kafkastore.use_cases.latency import (
+from kafkastore.use_cases.kept_create_times import (
     create_times,
     has_append_time,
     keeps_create_times,
-    latency_of,
 )
+from kafkastore.use_cases.lag import OffsetPlace, is_of_other_topic, place_of_offset
+from kafkastore.use_cases.latency import latency_of
 from kafkastore.use_cases.record_times import new_columns, runs_between, times_of
 
 Method = Literal["create-time", "log-append-time"]

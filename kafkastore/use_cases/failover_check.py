@@ -9,7 +9,7 @@ from kafkastore.arguments import check_choice
 from kafkastore.formats.records.batch_header import LOG_APPEND_TIME_BIT
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.fingerprints import Fingerprints, Hashes, Match
-from kafkastore.use_cases.latency import keeps_create_times
+from kafkastore.use_cases.kept_create_times import keeps_create_times
 from kafkastore.use_cases.record_times import runs_between
 
 

@@ -25,28 +25,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkastore.errors import ArgumentValueError
-from kafkastore.formats.records.batch_header import (
-    CODEC_BITS,
-    DELETE_HORIZON_BIT,
-    LOG_APPEND_TIME_BIT,
-    is_control,
-)
-from kafkastore.formats.records.record_columns import RecordColumns
+from kafkastore.formats.records.batch_header import LOG_APPEND_TIME_BIT
 from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
-from kafkastore.log.range_scan import ScannedRun
 from kafkastore.store.log_store import LogStore
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.use_cases.fingerprints import Fingerprints
-from kafkastore.use_cases.record_times import (
-    FAR_FUTURE,
-    Times,
-    new_columns,
-    runs_between,
-    times_of,
+from kafkastore.use_cases.kept_create_times import (
+    LatencyHistogram,
+    LatencyPiece,
+    LatencySum,
+    has_append_time,
+    keeps_create_times,
+    kept_latencies,
+    sum_of,
 )
-
-#: Number of latencies collected before they are sorted and counted.
-_MOST_KEPT = 1 << 20
+from kafkastore.use_cases.record_times import FAR_FUTURE, runs_between
 
 
 class Latency(NamedTuple):
@@ -120,27 +113,35 @@ def latency_of(
     create_time_header: str | None = None,
     created_in: LogStore | None = None,
     on_corrupt: OnCorrupt = "raise",
+    threads: int = 1,
 ) -> Latency:
-    """Compute the latencies of one partition; see `kafkastore.latency`."""
-    found = _Histogram()
-    unknown = batches = 0
+    """Compute the latencies of one partition; see `kafkastore.latency`.
+
+    `threads` read the log, unless the create times are in another cluster.
+    """
     skipped: list[SkippedBytes] = []
+    pieces: Iterator[LatencyPiece | LatencySum]
     if created_in is not None:
         pieces = iter([_from_other_cluster(log, created_in, on_corrupt, skipped)])
     elif create_time_header is not None:
-        pieces = _in_headers(log, create_time_header, on_corrupt, skipped)
+        pieces = _in_headers(log, create_time_header, on_corrupt, skipped, threads)
     else:
-        pieces = _kept(log, CorruptionHandler(on_corrupt, skipped))
-    for each in pieces:
-        found.add(each.latencies)
-        unknown += each.unknown_records
-        batches += each.create_time_batches
-    return Latency(log.topic, 1, *found.counted(), unknown, batches, tuple(skipped))
+        pieces = kept_latencies(log, CorruptionHandler(on_corrupt, skipped), threads)
+    total = sum_of(pieces)
+    return Latency(
+        log.topic,
+        1,
+        total.latencies,
+        total.counts,
+        total.unknown_records,
+        total.create_time_batches,
+        tuple(skipped),
+    )
 
 
 def combined(topic: str, found: Iterable[Latency]) -> Latency:
     """Combine the latencies of a topic's partitions."""
-    total, unknown, batches, partitions = _Histogram(), 0, 0, 0
+    total, unknown, batches, partitions = LatencyHistogram(), 0, 0, 0
     skipped: list[SkippedBytes] = []
     for each in found:
         total.add_counted(each.values, each.counts)
@@ -151,76 +152,24 @@ def combined(topic: str, found: Iterable[Latency]) -> Latency:
     return Latency(topic, partitions, *total.counted(), unknown, batches, tuple(skipped))
 
 
-class _Piece(NamedTuple):
-    """The latencies of some batches."""
-
-    latencies: NDArray[np.int64]
-    unknown_records: int
-    create_time_batches: int
-
-
-def create_times(columns: RecordColumns, scanned: ScannedRun) -> Iterator[Times]:
-    """Yield create times kept in batches with LogAppendTime, and offsets.
-
-    A timestamp is -1 if the producer gave none. All headers must satisfy `keeps_create_times`.
-    """
-    headers = scanned.headers.copy()
-    headers["attributes"] &= ~LOG_APPEND_TIME_BIT  # decodes the timestamps of the records
-    yield from times_of(columns, scanned.of(headers))
-
-
-def keeps_create_times(headers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which batches have LogAppendTime but kept the create times."""
-    attributes, magic = headers["attributes"], headers["magic"]
-    kept: NDArray[np.bool_] = has_append_time(headers) & np.where(
-        magic == 2, attributes & DELETE_HORIZON_BIT == 0, attributes & CODEC_BITS != 0
-    )
-    return kept
-
-
-def has_append_time(headers: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which batches have LogAppendTime."""
-    found: NDArray[np.bool_] = (headers["magic"] > 0) & (
-        headers["attributes"] & LOG_APPEND_TIME_BIT != 0
-    )
-    return found
-
-
-def _kept(log: PartitionLog, damage: CorruptionHandler) -> Iterator[_Piece]:
-    """Yield latencies from the create times kept in a partition's batches."""
-    start, end = log.log_start_offset, log.end_before(damage)
-    columns = new_columns(start, end)
-    for located in runs_between(log, start, end, damage=damage):
-        headers = located.headers[~is_control(located.headers)]
-        appended = has_append_time(headers)
-        kept = keeps_create_times(headers)
-        chosen = located.of(headers[kept])
-        for offsets, timestamps in create_times(columns, chosen):
-            timed = timestamps >= 0
-            batches = np.searchsorted(chosen.headers["last_offset"], offsets[timed])
-            latencies = chosen.headers["max_timestamp"][batches] - timestamps[timed]
-            yield _Piece(latencies, int((~timed).sum()), 0)
-        # Other batches: each v1 message is one record, and a v2 header has the count.
-        counts = located.readable(headers[appended & ~kept])["count"]
-        unknown = int(np.maximum(counts, 0).sum())
-        created = len(located.readable(headers[~appended]))
-        yield _Piece(np.empty(0, np.int64), unknown, created)
-
-
 def _in_headers(
-    log: PartitionLog, name: str, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
-) -> Iterator[_Piece]:
+    log: PartitionLog,
+    name: str,
+    on_corrupt: OnCorrupt,
+    skipped: list[SkippedBytes],
+    threads: int,
+) -> Iterator[LatencyPiece]:
     """Yield latencies from the create times in record headers of a name."""
     columns = ["timestamp", "timestampType", "headers"]
     for batch in log.to_arrow(
-        columns, on_corrupt=on_corrupt, skipped=skipped, threads=1
+        columns, on_corrupt=on_corrupt, skipped=skipped, threads=threads
     ):
         appended = batch.column("timestampType").to_numpy() == 1
         micros = batch.column("timestamp").cast("int64")
         stamps = micros.fill_null(FAR_FUTURE * 1000).to_numpy() // 1000
         created = _header_times(batch.column("headers"), name)
         known = appended & (created >= 0)
-        yield _Piece(
+        yield LatencyPiece(
             stamps[known] - created[known],
             int((appended & ~known).sum()),
             int((~appended).sum()),
@@ -229,12 +178,12 @@ def _in_headers(
 
 def _from_other_cluster(
     log: PartitionLog, created_in: LogStore, on_corrupt: OnCorrupt, skipped: list[SkippedBytes]
-) -> _Piece:
+) -> LatencyPiece:
     """Find the create times of a partition's records in another cluster."""
     damage = CorruptionHandler(on_corrupt, skipped)
     appended = _fingerprints_and_times(log, damage, of_append_time=True)
     if log.topic_partition not in created_in.partitions:
-        return _Piece(np.empty(0, np.int64), len(appended[0]), 0)
+        return LatencyPiece(np.empty(0, np.int64), len(appended[0]), 0)
     other = created_in.partitions[log.topic_partition]
     damage = CorruptionHandler(on_corrupt, skipped)
     created = _fingerprints_and_times(other, damage, of_append_time=False)
@@ -243,7 +192,7 @@ def _from_other_cluster(
     others = _numbered(numbers[len(appended[0]) :], len(kinds))
     _, ours, theirs = np.intersect1d(places, others, assume_unique=True, return_indices=True)
     latencies = appended[1][ours] - created[1][theirs]
-    return _Piece(latencies, len(places) - len(ours), 0)
+    return LatencyPiece(latencies, len(places) - len(ours), 0)
 
 
 def _fingerprints_and_times(
@@ -295,37 +244,3 @@ def _header_times(headers: Any, name: str) -> NDArray[np.int64]:
     texts = values.filter(pa.array(is_text)).cast(pa.string()).cast(pa.int64())
     times[rows[is_text]] = texts.to_numpy()
     return times
-
-
-class _Histogram:
-    """Latencies with the number of records of each."""
-
-    def __init__(self) -> None:
-        self._values = np.empty(0, np.int64)
-        self._counts = np.empty(0, np.int64)
-        self._kept: list[NDArray[np.int64]] = []
-        self._size = 0
-
-    def add(self, latencies: NDArray[np.int64]) -> None:
-        """Add one record for each latency."""
-        self._kept.append(latencies)
-        self._size += len(latencies)
-        # At least as many as already counted, so that each is sorted only a few times.
-        if self._size >= max(_MOST_KEPT, len(self._values)):
-            self.counted()
-
-    def counted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the latencies that occur, ascending, with their counts."""
-        more, more_counts = np.unique(
-            np.concatenate([self._values[:0], *self._kept]), return_counts=True
-        )
-        self._kept, self._size = [], 0
-        self.add_counted(more, more_counts)
-        return self._values, self._counts
-
-    def add_counted(self, more: NDArray[np.int64], more_counts: NDArray[np.int64]) -> None:
-        """Add latencies, each with its number of records."""
-        values, places = np.unique(np.concatenate([self._values, more]), return_inverse=True)
-        counts = np.zeros(len(values), np.int64)
-        np.add.at(counts, places, np.concatenate([self._counts, more_counts]))
-        self._values, self._counts = values, counts

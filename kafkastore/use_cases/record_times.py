@@ -33,7 +33,14 @@ def runs_between(
     CorruptionError at the first corrupt batch unless `damage` skips it.
     """
     scan = RangeScan(log, start_offset, end_offset, damage)
-    for scanned in scan.runs(verify_crc=verify):
+    yield from runs_of(scan, end_offset, scan.runs(verify_crc=verify))
+
+
+def runs_of(
+    scan: RangeScan, end_offset: int, runs: Iterator[ScannedRun]
+) -> Iterator[ScannedRun]:
+    """Yield the runs of a scan with only the headers in its range, at least one."""
+    for scanned in runs:
         # A wrapper has only its last offset.
         within = scanned.headers["last_offset"] >= scan.first_offset
         within &= scanned.headers["base_offset"] < end_offset

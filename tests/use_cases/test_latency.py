@@ -1,11 +1,18 @@
 """LogAppendTime minus CreateTime, of golden data with known times and of small logs."""
 from __future__ import annotations
 
+import random
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.chance_logs import TOPIC, write_chance_logs
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 from models.refused import refused
+from models.seed import SEED, examples
 from use_cases.stores import T0, record, written
 
 import kafkastore
@@ -13,7 +20,9 @@ from kafkastore.errors import ArgumentTypeError, CorruptBatchError
 from kafkastore.formats.primitives.crc import crc32c
 from kafkastore.formats.records.compression import Codec
 from kafkastore.jobs.latency import latency
-from kafkastore.use_cases.latency import Latency
+from kafkastore.log.parallel.log_pieces import cut_log
+from kafkastore.use_cases import kept_create_times
+from kafkastore.use_cases.latency import Latency, latency_of
 
 START = 1_500_000_000_000
 LAT = {"message_timestamp_type": "LogAppendTime"}
@@ -189,3 +198,145 @@ def test_percentiles_outside_the_range_are_refused(percent):
     found = Latency("t", 1, np.array([1]), np.array([1]), 0, 0)
     with refused("percent"):
         found.percentile(percent)
+
+
+def flip(path, chance):
+    data = bytearray(path.read_bytes())
+    if data:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def with_append_times(chance, path):
+    """Give most batches of a log LogAppendTime; their checksums become right again."""
+    data = bytearray(path.read_bytes())
+    at = 0
+    while at + 27 < len(data):
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        if data[at + 16] == 2 and not data[at + 22] & 0x20 and chance.random() < 0.8:
+            data[at + 22] |= 0x08
+            data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : end])).to_bytes(4, "big")
+        at = end
+    path.write_bytes(data)
+
+
+def measured(log, threads, **options):
+    """All that a caller sees: the latencies or the error."""
+    log.refresh()
+    try:
+        found = latency_of(log, threads=threads, **options)
+    except kafkastore.KafkaStoreError as error:
+        return type(error), str(error)
+    return counts_of(found), found._replace(values=(), counts=())
+
+
+def damage_some(chance, log):
+    """Flip bits of logs and of indexes, cut a log, repeat some of its bytes."""
+    for suffix in ("log", "log", "index"):
+        paths = sorted(log.path.glob(f"*.{suffix}"))
+        if paths and chance.random() < 0.3:
+            flip(chance.choice(paths), chance)
+    if chance.random() < 0.2:
+        path = chance.choice(sorted(log.path.glob("*.log")))
+        data = path.read_bytes()
+        at = chance.randrange(len(data) + 1)
+        path.write_bytes(data[:at] + chance.choice((b"", data[at // 2 :], bytes(100))))
+
+
+@pytest.mark.parametrize("header", [None, "at"])
+def test_threads_measure_random_and_damaged_logs_as_one_does(tmp_path, monkeypatch, header):
+    count = examples(90)
+    write_chance_logs(tmp_path / "logs", SEED, count, is_clean=False)
+    chance = random.Random(SEED)
+    outcomes = set()
+    store = kafkastore.open(tmp_path / "logs")
+    for number in range(count):
+        log = store[TOPIC, number]
+        for segment in log.segments:
+            with_append_times(chance, segment.log_path)
+        damage_some(chance, log)
+        for on_corrupt in ("raise", "skip", "stop"):
+            options = {"on_corrupt": on_corrupt, "create_time_header": header}
+            expected = measured(log, 1, **options)
+            for threads in (2, 3):
+                size = chance.choice((60, 200, 900))
+                monkeypatch.setattr(kept_create_times, "_PIECE_BYTES", size)
+                assert measured(log, threads, **options) == expected, (number, options)
+            outcomes.add(type(expected[0]))
+    assert outcomes == {type, dict}
+    assert not [each for each in threading.enumerate() if "latency" in each.name]
+
+
+def test_several_threads_measure_one_segment_to_its_end(tmp_path, monkeypatch):
+    clock = Clock()
+    with written(tmp_path / "logs", clock=clock) as partition:
+        log = partition("t", **LAT)
+        for number in range(200):
+            clock.now = T0 + number
+            log.add(record(T0), record(T0 - 7))
+    (log,) = kafkastore.open(tmp_path / "logs")
+    pieces = []
+    measure = kept_create_times._measure_piece
+
+    def counting(*arguments):
+        piece, found = measure(*arguments)
+        pieces.append(found)
+        return piece, found
+
+    monkeypatch.setattr(kept_create_times, "_measure_piece", counting)
+    expected = measured(log, 1)
+    assert pieces == []
+    assert expected[0] == histogram([*range(200), *range(7, 207)])
+    monkeypatch.setattr(kept_create_times, "_PIECE_BYTES", 1000)
+    assert measured(log, 2) == expected
+    assert len(pieces) > 5
+    assert all(each is not None for each in pieces)
+
+
+def repeat_batches(log, at):
+    """Batches from the middle of the log follow at a position, out of order."""
+    data = log.read_bytes()
+    log.write_bytes(data[:at] + data[at // 2 // BATCH_SIZE * BATCH_SIZE :])
+
+
+def flip_record(log, at):
+    data = bytearray(log.read_bytes())
+    data[at + BATCH_SIZE - 2] ^= 1
+    log.write_bytes(data)
+
+
+def flip_record_before(log, at):
+    flip_record(log, at - BATCH_SIZE)
+
+
+def move_index_entry(log, at):
+    """An entry of the offset index has a position within a batch."""
+    path = log.with_suffix(".index")
+    path.write_bytes(path.read_bytes().replace(at.to_bytes(4, "big"), (at + 5).to_bytes(4, "big")))
+
+
+UNIFORM = tuple(
+    Batch((Row(offset, T0 + offset, b"k", b"v"),), append_time=T0 + 900) for offset in range(400)
+)
+BATCH_SIZE = len(UNIFORM[0].data)
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip", "stop"])
+@pytest.mark.parametrize(
+    "damage", [repeat_batches, flip_record, flip_record_before, move_index_entry]
+)
+@pytest.mark.parametrize("is_last", [True, False])
+def test_damage_where_a_piece_begins_is_read_as_by_one_thread(
+    tmp_path, monkeypatch, damage, on_corrupt, is_last
+):
+    segment = Segment(0, UNIFORM).indexed(interval=200)
+    others = () if is_last else (Segment(400, (UNIFORM[0].with_offset(400),)),)
+    (log,) = kafkastore.open(Log((segment, *others)).write(tmp_path / "logs"))
+    monkeypatch.setattr(kept_create_times, "_PIECE_BYTES", 12 * BATCH_SIZE)
+    starts = [
+        piece.start.position
+        for piece in cut_log(tuple(log.segments), 0, 400, lambda: 12 * BATCH_SIZE)
+    ]
+    damage(log.segments[0].log_path, starts[5])
+    expected = measured(log, 1, on_corrupt=on_corrupt)
+    assert measured(log, 2, on_corrupt=on_corrupt) == expected

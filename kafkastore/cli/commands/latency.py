@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kafkastore.arguments import thread_count
 from kafkastore.cli.options.durations import format_duration
 from kafkastore.cli.options.selection import ANY_PATH
 from kafkastore.cli.output.failures import print_note
@@ -15,6 +16,7 @@ from kafkastore.cli.store_command import StoreCall, store_command
 from kafkastore.errors import DuplicatePartitionError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.latency import PERCENTILES, LatencyJob, by_topic, latency_row
+from kafkastore.runner import threads_within
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.use_cases.latency import Latency
 
@@ -43,8 +45,9 @@ def command(call: StoreCall, create_time_header: str | None, created_in: Path | 
     selection = call.selection
     other = None if created_in is None else open_store(created_in)
     shown: list[Latency] = []
-    job = LatencyJob(create_time_header, other is not None, call.problems.on_corrupt)
-    items = job.items(selection.store, _only_once(call), other, is_weighed=call.is_weighed)
+    items = LatencyJob.items(selection.store, _only_once(call), other, is_weighed=call.is_weighed)
+    threads = 1 if call.master else threads_within(thread_count(call.threads), len(items))
+    job = LatencyJob(create_time_header, other is not None, call.problems.on_corrupt, threads)
     with call.executor("reading", here=call.here) as runner:
         for each in by_topic(call.readable(job, items, runner)):
             if call.as_json:
