@@ -49,12 +49,6 @@ class Steps:
             self._progress(min(self._done, self._total), self._total)
 
 
-def shared_threads(threads: int, items: int) -> tuple[int, int]:
-    """Return how many items to work on at once, and the threads of each."""
-    at_once = max(min(threads, items), 1)
-    return at_once, threads // at_once
-
-
 class Failed(NamedTuple):
     """The error that was raised for an item, as a value."""
 
@@ -85,6 +79,14 @@ def in_threads(threads: int, stop: StopFlag | None = None) -> Runner:
         return ParallelMap(work, items, threads, "kafkastore-job", stop=stop)
 
     return run
+
+
+def threads_within(threads: int, items: int) -> int:
+    """Return how many threads work within each item, if `threads` work on all items.
+
+    A few items share the threads that they do not use; of many items each has one.
+    """
+    return max(threads // max(items, 1), 1)
 
 
 def _itself(item: Any) -> PartitionPath:

@@ -25,7 +25,7 @@ import numpy as np
 
 from kafkastore.arguments import INT32_MAX, check_choice, thread_count, whole_number
 from kafkastore.changes.file_state import FileState, read_state
-from kafkastore.changes.new_bytes import conversion_of
+from kafkastore.changes.new_bytes import conversion_of, converted_in_threads
 from kafkastore.changes.partition_changes import plan_partitions
 from kafkastore.changes.plan import Content, Converted, FileChange, Inline, Plan, Rebuilt
 from kafkastore.errors import (
@@ -49,8 +49,7 @@ from kafkastore.formats.state.file_names import (
     segment_file_name,
 )
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
-from kafkastore.runner import Progress, Runner, Steps, in_threads
-from kafkastore.segment.conversion import converted
+from kafkastore.runner import Progress, Runner, Steps, in_threads, threads_within
 from kafkastore.segment.log_segment import REPLACES_SEGMENTS, LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.segment.small_file import has_bytes
@@ -127,7 +126,8 @@ def plan_convert(
     partitions : collection, optional
         Only these, each as ``("orders", 3)`` or ``"orders-3"``.
     threads : int, optional
-        Number of partitions read in parallel; by default the number of processors.
+        Number of partitions read in parallel; fewer partitions share the threads to convert
+        messages. By default the number of processors.
     runner : callable, optional
         Reads the partitions in other processes instead of threads, and shows their progress itself.
     progress : callable, optional
@@ -170,6 +170,7 @@ def plan_convert(
         leader_epoch=leader_epoch,
         index_interval_bytes=index_interval_bytes,
         step=step,
+        threads=threads_within(threads, len(places)) if runner is None else 1,
     )
     runner = in_threads(threads) if runner is None else runner
     changes: list[FileChange] = []
@@ -204,10 +205,17 @@ def convert_partition(
     leader_epoch: int | None,
     index_interval_bytes: int,
     step: Callable[[], None] | None,
+    threads: int,
 ) -> ConvertedPartition:
     """Plan one partition in any process; `step` is called after each segment."""
     return convert_log(
-        open_partition(place), codec, untimed, leader_epoch, index_interval_bytes, step
+        open_partition(place),
+        codec,
+        untimed,
+        leader_epoch,
+        index_interval_bytes,
+        step,
+        threads=threads,
     )
 
 
@@ -218,9 +226,11 @@ def convert_log(
     leader_epoch: int | None,
     index_interval_bytes: int,
     step: Callable[[], None] | None,
+    *,
+    threads: int,
 ) -> ConvertedPartition:
     """Plan an open partition; `step` is called after each segment."""
-    done = _Partition(log, codec, untimed, leader_epoch, index_interval_bytes)
+    done = _Partition(log, codec, untimed, leader_epoch, index_interval_bytes, threads)
     for segment in done.log.segments:
         done.convert(segment)
         if step is not None:
@@ -240,6 +250,7 @@ class _Partition:
     untimed: Untimed
     leader_epoch: int | None
     index_interval_bytes: int
+    threads: int
     changes: list[FileChange] = field(default_factory=list)
     unconverted: list[UnconvertedSegment] = field(default_factory=list)
     old: list[str] = field(default_factory=list)
@@ -331,7 +342,7 @@ class _Partition:
         builder = IndexBuilder(segment.base_offset, self.index_interval_bytes)
         digest, size = hashlib.sha256(), 0
         with segment.open_log() as log:
-            for data in converted(log, conversion_of(content)):
+            for data in converted_in_threads(log, conversion_of(content), self.threads):
                 digest.update(data)
                 _index(builder, self.epochs, data, size)
                 size += len(data)

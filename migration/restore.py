@@ -35,7 +35,7 @@ from kafkastore.formats.state.file_names import (
 )
 from kafkastore.log.log_dir import LogDir
 from kafkastore.paths import refuse_remote
-from kafkastore.runner import Progress, Steps, in_threads
+from kafkastore.runner import Progress, Steps, in_threads, threads_within
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
 from kafkastore.store.cluster_metadata import Metadata
 from kafkastore.store.log_store import AnyPartition, Paths, open_paths
@@ -101,7 +101,8 @@ def plan_restore(
         whose names begin with ``__``, which a cluster writes itself. Partitions that the cluster
         has on other brokers are left out, unless there are no others.
     threads : int, optional
-        Number of partitions read in parallel; by default the number of processors.
+        Number of partitions read in parallel; fewer partitions share the threads to convert
+        messages. By default the number of processors.
     progress : callable, optional
         Called with the number of segments read and the total, one thread at a time.
     metadata : Cluster, path-like, LogStore or list of these, optional
@@ -150,6 +151,7 @@ def plan_restore(
     convert = partial(
         convert_log, codec=None, untimed=untimed, leader_epoch=leader_epoch,
         index_interval_bytes=index_interval_bytes, step=step,
+        threads=threads_within(threads, len(partitions)),
     )
     targets: dict[TopicPartition, NewLog] = {}
     refusals: list[ChangeRefusedError] = []

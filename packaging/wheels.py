@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import tomllib
 import zipfile
 from dataclasses import dataclass
@@ -110,7 +111,19 @@ def make_environment(python: str, folder: Path) -> Path:
     run(python, "-m", "venv", folder)
     made = folder / "bin/python"
     run(made, "-m", "pip", "install", "-q", "--disable-pip-version-check", *groups["compile"])
+    link_configuration(made, folder / "configuration")
     return made
+
+
+def link_configuration(python: Path, folder: Path) -> None:
+    """Make a folder that has Debian's pyconfig.h of this machine for every processor."""
+    code = "import sysconfig as s; print(s.get_path('include'), s.get_config_var('MULTIARCH'))"
+    include, multiarch = map(Path, run(python, "-c", code).split())
+    for machine in ELF_MACHINES:
+        of_machine = folder / f"{machine}-linux-gnu"
+        of_machine.mkdir(parents=True)
+        # Leads nowhere on systems that have one pyconfig.h for all.
+        (of_machine / include.name).symlink_to(include.parent / multiarch / include.name)
 
 
 def build_sdist(python: Path, folder: Path, epoch: str) -> Path:
@@ -138,7 +151,8 @@ def build_wheel(
     """Compile an unpacked sdist for one Python and one platform."""
     tag = run(python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").strip()
     built = sources / f"build/{tag}-{platform.tag}"
-    compiler = [*zig(), "-target", platform.zig_target]
+    headers = python.parents[1] / "configuration"
+    compiler = [*zig(), "-target", platform.zig_target, "-I", str(headers)]
     # An x86-64 Clang makes branches of what is written without them, and lookups seven times as
     # slow (docs/design/packaging.md).
     without_branches = ["-mllvm", "-x86-cmov-converter=0"] if platform.machine == "x86_64" else []
@@ -210,9 +224,12 @@ def main() -> None:
         (sources,) = (work / "unpacked").iterdir()
         for python in pythons:
             for platform in map(PLATFORMS.__getitem__, options.platform or PLATFORMS):
+                started = time.monotonic()
                 wheel = build_wheel(python, sources, platform, work / "dist", epoch)
                 check_wheel(wheel, platform)
-                print(f"{wheel.name}  {wheel.stat().st_size / 1e6:.2f} MB", flush=True)
+                megabytes = wheel.stat().st_size / 1e6
+                seconds = time.monotonic() - started
+                print(f"{wheel.name}  {megabytes:.2f} MB  {seconds:.0f} s", flush=True)
         shutil.copytree(work / "dist", options.folder)
 
 

@@ -131,7 +131,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     settings.load_profile("kafkastore")
     if not config.option.usepdb:
-        config.pluginmanager.register(Watchdog(config, seconds=60))
+        config.pluginmanager.register(Watchdog(config, seconds=60), "watchdog")
     config.addinivalue_line(
         "markers",
         "golden_cases(names, versions, answers, at_most): shell patterns, one or several each, that"

@@ -1,17 +1,21 @@
-"""Wheels: the same sources give the same bytes, and what is in them besides Python files."""
+"""Wheels: the same sources give the same bytes, what is in them, and the first minute with one."""
 import hashlib
 import json
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 import zipfile
 
 import pytest
+from cli.examples import blocks_of, commands_of, run_command
 
-PLATFORM = "musllinux_1_2_aarch64"  # never this machine's own
+FOREIGN = "musllinux_1_2_aarch64"  # never this machine's own
 
 
 @pytest.fixture(scope="module")
@@ -25,10 +29,10 @@ def tool(pytestconfig, tmp_path_factory):
     return folder / "bin/python"
 
 
-def build(root, tool, folder):
+def build(root, tool, folder, tag=FOREIGN):
     """Build an sdist and a wheel; return their hashes. Nothing in caches helps."""
     ran = subprocess.run(
-        [tool, root / "packaging/wheels.py", folder, "--platform", PLATFORM,
+        [tool, root / "packaging/wheels.py", folder, "--platform", tag,
          "--python", f"python3.{sys.version_info.minor}"],
         env=os.environ | {"SOURCE_DATE_EPOCH": "1700000000", "HOME": str(folder.parent)},
         capture_output=True, text=True,
@@ -57,6 +61,41 @@ def test_two_builds_in_different_folders_give_the_same_bytes(pytestconfig, tool,
             content = archive.read(name)
             assert str(tmp_path).encode() not in content
             assert str(pytestconfig.rootpath).encode() not in content
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS has wheels of its own")
+def test_the_first_minute_needs_half_a_minute_and_no_compiler_git_or_java(
+    pytestconfig, tool, tmp_path, monkeypatch
+):
+    tag = f"manylinux_2_28_{platform.machine()}"
+    build(pytestconfig.rootpath, tool, tmp_path / "dist", tag)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("env", "readlink", "sh"):  # of these the command is made
+        (programs / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    (tmp_path / "tour").mkdir()
+
+    started, before = time.monotonic(), os.times()
+    installed = tmp_path / "venv/bin"
+    subprocess.run([sys.executable, "-m", "venv", installed.parent], check=True)
+    subprocess.run(
+        [installed / "python", "-m", "pip", "install", "-q", "--only-binary", ":all:", wheel],
+        check=True,
+    )
+    for block in blocks_of(pytestconfig.rootpath / "README.md"):
+        if block.language == "console":
+            for command in commands_of(block):
+                run_command(command, tmp_path / "tour", programs=installed)
+    after = os.times()
+    processor = sum(after[2:4]) - sum(before[2:4])  # of children: it does not depend on others
+    print(f"{time.monotonic() - started:.1f} s, {processor:.1f} s of processor time")
+    assert (tmp_path / "tour/up.json").is_file()
+    assert 1 < processor < 30
 
 
 def test_list_of_the_c_sources_has_the_versions_that_their_headers_state(pytestconfig):

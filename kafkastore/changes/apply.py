@@ -56,7 +56,7 @@ from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.fs import FileSystem
 from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.paths import to_path
-from kafkastore.runner import Progress, Runner
+from kafkastore.runner import Progress, Runner, threads_within
 
 #: Time for tasks to end after an interruption; the next job waits longer for them.
 _SECONDS_AFTER_INTERRUPT = 5.0
@@ -80,8 +80,8 @@ def apply(
     undo_dir : path-like, optional
         The directory in which the undo area is created; default: next to the log.dirs root.
     threads : int, optional
-        How many partitions are changed in parallel. Default: the number of processors. The first
-        error stops all, and is raised.
+        How many partitions are changed in parallel; fewer partitions share the threads to convert
+        messages. Default: the number of processors. The first error stops all, and is raised.
     runner : callable, optional
         Changes the partitions in other processes instead of threads, on this machine or on others
         that see the same storage under the same paths. If one partition fails, the others continue.
@@ -229,6 +229,7 @@ def _apply(journal: Journal, inspected: _Inspected, options: _ApplyOptions) -> J
             progress=options.progress,
             done=total - sum(found.remaining for _, found in todo),
             total=total,
+            threads=threads_within(options.threads, len(todo)),
         )
         execution.make_directory(journal.area)
         create_directories(execution, journal.plan.directories, journal)

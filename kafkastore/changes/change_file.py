@@ -67,7 +67,7 @@ def _write_temporary(
     descriptor = execution.fs.create(temporary, 0o600, dir_fd=here)
     try:
         digest, size = hashlib.sha256(), 0
-        for chunk in chunks_of(change.content, execution.path(change)):
+        for chunk in chunks_of(change.content, execution.path(change), execution.threads):
             execution.fs.write_all(descriptor, chunk)
             digest.update(chunk)
             size += len(chunk)

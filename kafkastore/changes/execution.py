@@ -25,7 +25,8 @@ class Execution:
     """The paths of a plan's files, and how each step is made and recorded.
 
     `check_lock` raises ChangeRefusedError if a broker was started. `done` and `total` are numbers
-    of changes, for `progress`. `durable` has directories whose names are already flushed.
+    of changes, for `progress`. `durable` has directories whose names are already flushed. `threads`
+    compute the new bytes of one file.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Execution:
         done: int = 0,
         total: int = 0,
         durable: Iterable[Path] = (),
+        threads: int = 1,
     ) -> None:
-        self.root, self.area = root, area
+        self.root, self.area, self.threads = root, area, threads
         self.writer, self.fs = writer, fs
         self.check_lock = check_lock
         self._progress, self._done, self._total = progress, done, total

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from kafkastore.changes.plan import (
@@ -19,20 +22,31 @@ from kafkastore.changes.plan import (
 )
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.state.file_names import parse_segment_file, segment_file_name
+from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.reads import fetch_bytes
-from kafkastore.segment.conversion import Conversion, converted
-from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.conversion import (
+    Conversion,
+    RunToConvert,
+    converted,
+    converted_run,
+    runs_to_convert,
+)
+from kafkastore.segment.log_file import LogFile, ReusedMemory
 from kafkastore.segment.recovery import rebuild_indexes
 from kafkastore.versions import NEWEST
 
 _CHUNK_BYTES = 1 << 20
+#: Runs of batches per thread that wait to be converted, or to be taken.
+_QUEUED_PER_THREAD = 2
 
 
-def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
+def chunks_of(
+    content: Content, path: Path, threads: int = 1
+) -> Iterator[bytes | memoryview]:
     """Yield the new bytes of a file in chunks.
 
-    They are read from the file at `path`, one next to it or one elsewhere, converted, or an index
-    is rebuilt from its ``.log``.
+    They are read from the file at `path`, one next to it or one elsewhere, converted by `threads`,
+    or an index is rebuilt from its ``.log``.
     """
     match content:
         case Inline(data):
@@ -45,11 +59,61 @@ def chunks_of(content: Content, path: Path) -> Iterator[bytes | memoryview]:
             yield from _bytes_of(path.with_name(source), start, end - start)
         case Converted():
             with LogFile(path) as log:
-                yield from converted(log, conversion_of(content))
+                yield from converted_in_threads(log, conversion_of(content), threads)
         case Copied(source, None):
             yield from _bytes_of(Path(source), 0, os.stat(source).st_size)
         case Copied(source, Converted() as conversion):
-            yield from chunks_of(conversion, Path(source))
+            yield from chunks_of(conversion, Path(source), threads)
+
+
+def converted_in_threads(
+    log: LogFile, conversion: Conversion, threads: int
+) -> Iterator[bytes]:
+    """Yield what `converted` does, and raise the same errors after the same bytes.
+
+    The caller scans the log, `threads` convert the runs that it finds; 1: the caller does both.
+    """
+    if threads == 1:
+        yield from converted(log, conversion)
+        return
+    # One for each run that waits for its turn, and one for the run that is read.
+    memory = deque(ReusedMemory() for _ in range(_QUEUED_PER_THREAD * threads + 1))
+
+    def room(size: int) -> memoryview:
+        return memory[0].room(size)
+
+    def runs() -> Iterator[RunToConvert | Exception]:
+        for scanned in runs_to_convert(log, conversion, room):
+            yield scanned
+            memory.rotate()
+
+    for batches in ParallelMap(
+        partial(_converted_whole, log, conversion),
+        runs(),
+        threads,
+        "kafkastore-convert",
+        queued=_QUEUED_PER_THREAD,
+    ):
+        yield from batches
+
+
+def _converted_whole(
+    log: LogFile, conversion: Conversion, scanned: RunToConvert | Exception
+) -> Iterator[bytes]:
+    """Convert a run; return its batches, followed by its error."""
+    batches: list[bytes] = []
+    try:
+        for batch in converted_run(log, conversion, scanned):
+            batches.append(batch)
+    except Exception as error:
+        return chain(batches, _raised(error))
+    return iter(batches)
+
+
+def _raised(error: Exception) -> Iterator[bytes]:
+    """Raise an error when the first item is requested."""
+    raise error
+    yield b""
 
 
 def conversion_of(content: Converted) -> Conversion:

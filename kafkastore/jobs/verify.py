@@ -24,7 +24,7 @@ from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.jobs.job import Job, Row, columns_of
 from kafkastore.log.parallel.parallel_map import ParallelMap, StopFlag
 from kafkastore.paths import describe_error, to_path
-from kafkastore.runner import Progress, shared_threads
+from kafkastore.runner import Progress, threads_within
 from kafkastore.store.cluster_metadata import Metadata, find_cluster_or_warn
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_log import PartitionLog
@@ -280,10 +280,11 @@ def verify(
     cluster = ClusterCheck.of(find_cluster_or_warn(store, metadata), store)
     chosen = None if partitions is None else set(store.chosen(partitions))
     total = len(store.partitions if chosen is None else chosen)
-    partition_threads, log_threads = shared_threads(thread_count(threads), total)
-    job = VerifyJob(sample, stop, cluster, log_threads)
+    threads = thread_count(threads)
+    job = VerifyJob(sample, stop, cluster, threads_within(threads, total))
     items = job.items(store, chosen, is_weighed=False)
-    checked = ParallelMap(job.run, items, partition_threads, "kafkastore-verify", stop=stop)
+    at_once = 1 if total == 1 else threads
+    checked = ParallelMap(job.run, items, at_once, "kafkastore-verify", stop=stop)
     return _Findings(checked, total, progress)
 
 

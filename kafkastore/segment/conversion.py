@@ -17,7 +17,7 @@ Source: Kafka 2.4.0 ``LazyDownConversionRecords`` (what brokers do instead), ``R
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ from kafkastore.formats.records.record_builder import (
     build_batches_from_columns,
 )
 from kafkastore.formats.records.record_columns import RecordColumns
-from kafkastore.segment.log_file import BatchRun, LogFile
+from kafkastore.segment.log_file import BatchRun, LogFile, ReusedMemory
 from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 
 BATCH_BYTES = 16 * 1024
@@ -62,31 +62,73 @@ def converted(log: LogFile, conversion: Conversion) -> Iterator[bytes]:
     Equal logs give equal output with the same compression libraries. Raises `CorruptionError` at a
     corrupt batch, and ValueError if a batch would be larger than 2**31 - 1 bytes.
     """
+    for scanned in runs_to_convert(log, conversion, ReusedMemory().room):
+        yield from converted_run(log, conversion, scanned)
+
+
+class RunToConvert(NamedTuple):
+    """A run, and what follows from the batches before it."""
+
+    run: BatchRun
+    next_offset: int
+    leader_epoch: int
+
+
+def runs_to_convert(
+    log: LogFile, conversion: Conversion, room: Callable[[int], memoryview]
+) -> Iterator[RunToConvert | Exception]:
+    """Yield the runs of a log, and last the error that ends the scan.
+
+    `room` returns memory for the bytes of the next run.
+    """
     epoch, next_offset = conversion.leader_epoch, 0
-    for run in log.runs(verify_crc=True):
-        headers = run.headers
-        for wrong in find_wrong_wrappers(run.data, headers, next_offset):
-            raise wrong.error.located(log.path)
+    runs = log.runs(verify_crc=True, decodes=True, room=room)
+    while True:
+        try:
+            run = next(runs, None)
+        except Exception as error:
+            yield error  # at its turn: the batches before it may be converted later
+            return
+        if run is None:
+            return
+        headers = run.headers.copy()  # the next run is scanned before this one is converted
+        yield RunToConvert(
+            run._replace(headers=headers), max(next_offset, run.smallest_offset), epoch
+        )
         next_offset = run.next_offset
-        if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
-            position = int(headers["position"][bad[0]])
-            raise CorruptBatchError("checksum is wrong", path=log.path, position=position)
-        for first, end in _groups(headers):
-            group = headers[first:end]
-            at = int(group["position"][0]) - run.position
-            if group["magic"][0] == 2:
-                end_at = int(group["position"][-1] + group["size"][-1]) - run.position
-                data = bytes(run.data[at:end_at])
-                if conversion.is_only_epoch:
-                    yield _with_epoch(data, group["position"] - group["position"][0], epoch)
-                else:
-                    epoch = max(epoch, int(group["leader_epoch"].max()))
-                    yield data
-                continue
-            try:
-                yield from _converted_group(run, group, conversion, epoch)
-            except CorruptionError as error:
-                raise error.located(log.path) from error
+        if not conversion.is_only_epoch:
+            epoch = int(headers["leader_epoch"][headers["magic"] == 2].max(initial=epoch))
+
+
+def converted_run(
+    log: LogFile, conversion: Conversion, scanned: RunToConvert | Exception
+) -> Iterator[bytes]:
+    """Yield the batches of a run as record batches, or raise the error of the scan."""
+    if isinstance(scanned, Exception):
+        raise scanned
+    run, next_offset, epoch = scanned
+    headers = run.headers
+    for wrong in find_wrong_wrappers(run.data, headers, next_offset):
+        raise wrong.error.located(log.path)
+    if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
+        position = int(headers["position"][bad[0]])
+        raise CorruptBatchError("checksum is wrong", path=log.path, position=position)
+    for first, end in _groups(headers):
+        group = headers[first:end]
+        at = int(group["position"][0]) - run.position
+        if group["magic"][0] == 2:
+            end_at = int(group["position"][-1] + group["size"][-1]) - run.position
+            data = bytes(run.data[at:end_at])
+            if conversion.is_only_epoch:
+                yield _with_epoch(data, group["position"] - group["position"][0], epoch)
+            else:
+                epoch = max(epoch, int(group["leader_epoch"].max()))
+                yield data
+            continue
+        try:
+            yield from _converted_group(run, group, conversion, epoch)
+        except CorruptionError as error:
+            raise error.located(log.path) from error
 
 
 def convert_messages(

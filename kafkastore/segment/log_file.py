@@ -194,7 +194,7 @@ class LogFile:
         if mapped and is_remote(self._descriptor):
             mapped, room = False, _new_memory  # a mapping would show what is not here yet
         mapping = self._map() if mapped and self.size else None
-        room = room or _Buffer().room
+        room = room or ReusedMemory().room
         headers = _headers_for(self.size if mapping else min(read_size, self.size - position))
         within = None if self.bounds is None else self.bounds.offsets
         if within is not None and next_offset is not None:
@@ -579,13 +579,14 @@ class LogFile:
         return timestamp, offset, -1 if epoch is None else epoch
 
 
-class _Buffer:
+class ReusedMemory:
     """Memory that is reused for each read."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def room(self, size: int) -> memoryview:
+        """Return memory of a size; it replaces what was returned before."""
         if len(self._bytes) < size:
             self._bytes = bytearray(size)
         return memoryview(self._bytes)[:size]

@@ -1,9 +1,25 @@
+import gc
+import random
 import shutil
+import threading
+import time
+from functools import partial
 
 import pytest
+from models.chance_logs import write_chance_logs
+from models.iteration import until_error
+from models.record_format import GZIP, Batch, Row
+from models.record_strategies import in_a_row
+from models.seed import SEED, examples
 
-from kafkastore.changes.new_bytes import chunks_of
-from kafkastore.changes.plan import Inline, InvalidPlanError, Prefix, Rebuilt
+import kafkastore
+from kafkastore.changes import new_bytes
+from kafkastore.changes.new_bytes import chunks_of, converted_in_threads
+from kafkastore.changes.plan import Converted, Inline, InvalidPlanError, Prefix, Rebuilt
+from kafkastore.formats.records.compression import Codec
+from kafkastore.segment import log_file
+from kafkastore.segment.conversion import Conversion
+from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
 
 
@@ -53,3 +69,101 @@ def test_other_files_are_not_rebuilt(tmp_path, name):
     with pytest.raises(InvalidPlanError) as refusal:
         written(Rebuilt(4096), tmp_path / name)
     assert refusal.value.path == tmp_path / name
+
+
+def use_small_reads(monkeypatch, size):
+    """Logs of a few kilobytes have many runs."""
+    monkeypatch.setattr(log_file, "LARGEST_READ", size)
+    runs = LogFile.runs
+
+    def small_runs(self, *args, **options):
+        return runs(self, *args, **{"first_read": size} | options)
+
+    monkeypatch.setattr(LogFile, "runs", small_runs)
+
+
+def flip(path, chance):
+    data = bytearray(path.read_bytes())
+    if data:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    path.write_bytes(data)
+
+
+def converted_by(open_log, conversion, threads):
+    """The bytes up to an error, and the error."""
+    with open_log() as log:
+        found, error = until_error(converted_in_threads(log, conversion, threads), Exception)
+    where = getattr(error, "position", None), getattr(error, "path", None)
+    return b"".join(found), type(error), str(error), where
+
+
+def threads_left():
+    return [each for each in threading.enumerate() if each.name.startswith("kafkastore-convert")]
+
+
+def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
+    write_chance_logs(tmp_path / "logs", SEED, examples(240), is_clean=False)
+    chance = random.Random(SEED)
+    outcomes = set()
+    with monkeypatch.context() as patch:
+        for log in kafkastore.open(tmp_path / "logs"):
+            use_small_reads(patch, chance.choice((64, 400, 3000)))
+            for segment in log.segments:
+                if chance.random() < 0.3:
+                    flip(segment.log_path, chance)
+                conversion = Conversion(
+                    chance.choice((None, *Codec)),
+                    chance.choice((None, 777)),
+                    leader_epoch=chance.choice((0, 3)),
+                    is_only_epoch=chance.random() < 0.3,
+                )
+                # With the segment's bounds, as a plan, and without, as `apply`.
+                for open_log in (segment.open_log, partial(LogFile, segment.log_path)):
+                    one, two, four = (
+                        converted_by(open_log, conversion, count) for count in (1, 2, 4)
+                    )
+                    assert one == two == four, segment.log_path
+                    outcomes.add(one[1])
+            patch.undo()
+    assert len(outcomes) > 1  # with and without errors
+    assert threads_left() == []
+
+
+GZIPPED = in_a_row(
+    Batch((Row(0, 100, b"k", b"v" * 40), Row(1, 101, b"k", b"w")), magic=1, codec=GZIP)
+    for _ in range(200)
+)
+
+
+def test_one_thread_converts_in_the_caller_alone(tmp_path, monkeypatch):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(batch.data for batch in GZIPPED))
+    use_small_reads(monkeypatch, 200)
+    found = chunks_of(Converted(None, None, 0, False), path)
+    before = next(found)
+    assert threads_left() == []
+    assert before + b"".join(found) == b"".join(chunks_of(Converted(None, None, 0, False), path, 3))
+
+
+def test_a_conversion_that_is_dropped_ends_its_threads_without_a_wait(tmp_path, monkeypatch):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(batch.data for batch in GZIPPED))
+    use_small_reads(monkeypatch, 200)
+    convert, may_end = new_bytes.converted_run, threading.Event()
+
+    def slow(log, conversion, scanned):
+        if scanned.run.position:
+            may_end.wait()
+        return convert(log, conversion, scanned)
+
+    monkeypatch.setattr(new_bytes, "converted_run", slow)
+    found = chunks_of(Converted(None, None, 0, False), path, 2)
+    next(found)
+    del found
+    gc.collect()
+    assert threads_left()  # the drop did not wait for them
+    may_end.set()
+    until = time.monotonic() + 60
+    while threads_left() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert threads_left() == []

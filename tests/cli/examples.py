@@ -48,13 +48,15 @@ def commands_of(block: Block) -> Iterator[Command]:
         yield Command(line, expected)
 
 
-def run_command(command: Command, directory: Path, timeout: float = 800) -> None:
-    """Run a command and compare its output."""
-    programs = str(Path(sys.executable).parent)
+def run_command(
+    command: Command, directory: Path, timeout: float = 800,
+    programs: Path = Path(sys.executable).parent,
+) -> None:
+    """Run a command and compare its output; the folder `programs` has kafkastore's."""
     done = subprocess.run(
         ["sh", "-c", command.line], cwd=directory, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False,
-        env=os.environ | {"PATH": programs + os.pathsep + os.environ["PATH"]},
+        env=os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
     )
     check_printed(command, done.stdout)
 

@@ -1,5 +1,6 @@
 """The cluster that a metadata log describes, at its end and at earlier moments."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -233,6 +234,14 @@ def outcome(path):
         return None
 
 
+def record_type(frame):
+    """The second of the varints that a frame begins with, which damage may have made longer."""
+    varints = re.findall(rb"[\x80-\xff]*[\x00-\x7f]", frame)
+    if len(varints) < 2:
+        return None
+    return sum((byte & 0x7F) << 7 * place for place, byte in enumerate(varints[1])) & 0xFFFFFFFF
+
+
 @bounded(300)
 @given(st.data())
 def test_damaged_records_are_refused_or_give_another_cluster(data):
@@ -247,7 +256,7 @@ def test_damaged_records_are_refused_or_give_another_cluster(data):
             assert state(kafkastore.cluster(directory, as_of=end)) is not None
         (directory / f"{0:020}.log").unlink()
         path = made.write_snapshot(directory, 99, frames)
-        is_transaction = frames[index][1:2] in (b"\x17", b"\x18", b"\x19")  # not in snapshots
+        is_transaction = record_type(frames[index]) in (23, 24, 25)  # not in snapshots
         assert outcome(path) == found or is_transaction
 
 

@@ -21,6 +21,11 @@ COLUMN_FORMS = ("arrow", "arrows", "parquet")
 #: Size of a Parquet row group; larger than an Arrow batch, because readers skip by row group.
 _ROW_GROUP_ROWS = 100_000
 _ROW_GROUP_BYTES = 8 * 1024 * 1024
+#: The columns whose values repeat, as Parquet names them; the others differ in each record.
+_REPEATING = (
+    "key", "topic", "partition", "timestampType",
+    "headers.list.element.key", "headers.list.element.value",
+)  # fmt: skip
 #: Room for what a Parquet file has in addition to its values.
 _FOOTER_BYTES = 256 * 1024
 #: Encoding takes at least four times as long as reading: of so many threads, one reads.
@@ -155,7 +160,9 @@ class _RowGroups:
         return (found := grown.getvalue()), found.size
 
     def _encode_to(self, sink: Any, table: Table) -> None:
-        with open_columns_writer(sink, "parquet", self._columns, dated=self._dated) as writer:
+        with open_columns_writer(
+            sink, "parquet", self._columns, dated=self._dated, repeating=_REPEATING
+        ) as writer:
             if len(table):
                 writer.write_table(table, row_group_size=len(table))
 

@@ -34,7 +34,7 @@ from kafkastore.jobs.verify import (
     with_topic_ids,
 )
 from kafkastore.log.parallel.parallel_map import StopFlag
-from kafkastore.runner import in_threads, shared_threads
+from kafkastore.runner import in_threads, threads_within
 
 
 def parse_fraction(context: click.Context, parameter: click.Parameter, text: str) -> float:
@@ -80,8 +80,9 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
     print_unfinished_changes(call.paths)
     stop, total = StopFlag(), len(selection.topic_partitions)
     cluster = ClusterCheck.of(call.cluster, selection.store)
-    threads, log_threads = shared_threads(thread_count(call.threads), total)
-    job = VerifyJob(sample, stop, cluster, log_threads if call.master is None else 1)
+    threads = thread_count(call.threads)
+    log_threads = threads_within(threads, total) if call.master is None else 1
+    job = VerifyJob(sample, stop, cluster, log_threads)
     chosen = set(selection.topic_partitions) if call.is_narrowed else None
     items = job.items(selection.store, chosen, is_weighed=call.is_weighed)
     compared_with = None if cluster is None else cluster.assignments.cluster
@@ -98,7 +99,7 @@ def command(call: StoreCall, sample: float, fail_on: str) -> int:
         executor(
             call.master,
             "verifying",
-            here=in_threads(threads, stop),
+            here=in_threads(1 if total == 1 else threads, stop),
             total=total,
             while_printing=call.as_json or call.verbose,
         ) as runner,

@@ -120,16 +120,26 @@ def errors_named(path: Path, temporary: str) -> Iterator[None]:
 
 
 def open_columns_writer(
-    file: BinaryIO, form: str, columns: Schema, *, dated: Sequence[str] | bool = True
+    file: BinaryIO,
+    form: str,
+    columns: Schema,
+    *,
+    dated: Sequence[str] | bool = True,
+    repeating: Sequence[str] | bool = True,
 ) -> RecordBatchFileWriter | RecordBatchStreamWriter | ParquetWriter:
-    """Open a writer for Arrow IPC or Parquet, with statistics of `dated`."""
+    """Open a writer for Arrow IPC or Parquet, with statistics of `dated`.
+
+    Of `repeating` columns Parquet keeps each value once, where that is smaller.
+    """
     if form in ("arrow", "arrows"):
         from pyarrow import ipc
 
         return ipc.new_file(file, columns) if form == "arrow" else ipc.new_stream(file, columns)
     from pyarrow.parquet import ParquetWriter
 
-    return ParquetWriter(file, columns, compression="zstd", write_statistics=dated)
+    return ParquetWriter(
+        file, columns, compression="zstd", write_statistics=dated, use_dictionary=repeating
+    )
 
 
 def mode_of(target: Path) -> int:
