@@ -20,7 +20,7 @@ RUN = kafkastore-run
 CHECK = build/check
 SCRATCH = build/tmp
 CLASSES = $(VENV)/spark-classes.jsa
-MARKS = kafka or soak or fuzz or sanitizer or server
+MARKS = kafka or soak or fuzz or sanitizer or server or image
 # Tests of one file share what they set up, so they stay together (tests/models/work_units.py).
 PARALLEL = -n logical --maxprocesses=4 --dist=loadfile
 
@@ -35,7 +35,7 @@ export PYTHONSAFEPATH = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help run test check lint site build wheels bench clean
+.PHONY: help run test check lint site build wheels image bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -45,7 +45,7 @@ run: installed ## build, then run the pipeline over sample directories as a demo
 	@test -d $(RUN)/sample || $(BIN)/kafkastore sample $(RUN)/sample
 	$(BIN)/kafkastore pipeline $(RUN)/sample/* --out $(RUN)/out
 
-test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, servers, soaking, fuzzing, sanitizers
+test: installed $(VENV)/.stamp-dev $(CLASSES) ## run the tests, all but real brokers, servers, soaking, fuzzing, sanitizers, image
 	@mkdir -p build
 	$(BIN)/pytest $(PARALLEL) -m "not ($(MARKS))" -rs --basetemp=$(SCRATCH) --junit-xml=build/tests.xml \
 	    $(SEED:%=--randomly-seed=%) $(ARGS)
@@ -77,6 +77,13 @@ wheels: ## sdist and wheels for Linux, x86-64 and ARM64, glibc and musl, in dist
 	@build/wheels-venv/bin/python -m pip install -q --disable-pip-version-check \
 	    -r build/wheels-venv/required.txt
 	build/wheels-venv/bin/python packaging/wheels.py dist $(PYTHON:%=--python %) $(PLATFORM:%=--platform %)
+
+image: installed $(VENV)/.stamp-dev ## the root file system of the container image, in build/image, tried as root
+	rm -rf build/image
+	@[ -n "$(WHEEL)" ] || $(MAKE) wheels PYTHON=python3.11 PLATFORM=manylinux_2_28_$$(uname -m)
+	@python=$$(CC=true sh .ci/find-python python3.11) \
+	    && "$$python" packaging/image.py build/image $(or $(WHEEL),dist)
+	$(BIN)/pytest -q -m image tests/test_image.py
 
 bench: installed ## compare speed with other readers; needs a JDK 17, Maven and cargo
 	PYTHONSAFEPATH= $(BIN)/python benchmarks/run.py $(ARGS)

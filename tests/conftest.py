@@ -47,7 +47,7 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
 
 GOLDEN = Path(__file__).parent / "golden"
 #: Marks of tests that `make test` leaves out.
-MARKS = {"kafka", "soak", "fuzz", "sanitizer", "server"}
+MARKS = {"kafka", "soak", "fuzz", "sanitizer", "server", "image"}
 #: Fixtures that start a server whose program has to be fetched first.
 SERVERS = {"s3_port", "cloud", "hdfs"}
 
