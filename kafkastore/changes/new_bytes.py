@@ -20,6 +20,7 @@ from kafkastore.changes.plan import (
     Prefix,
     Rebuilt,
 )
+from kafkastore.formats.records.batch_header import CODEC_BITS
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.state.file_names import parse_segment_file, segment_file_name
 from kafkastore.log.parallel.parallel_map import ParallelMap
@@ -71,9 +72,10 @@ def converted_in_threads(
 ) -> Iterator[bytes]:
     """Yield what `converted` does, and raise the same errors after the same bytes.
 
-    The caller scans the log, `threads` convert the runs that it finds; 1: the caller does both.
+    The caller scans the log, `threads` convert the runs that it finds; 1: the caller does both, and
+    where batches take so little time that threads would mostly wait for the interpreter's lock.
     """
-    if threads == 1:
+    if threads == 1 or not _takes_long(log, conversion):
         yield from converted(log, conversion)
         return
     # One for each run that waits for its turn, and one for the run that is read.
@@ -95,6 +97,13 @@ def converted_in_threads(
         queued=_QUEUED_PER_THREAD,
     ):
         yield from batches
+
+
+def _takes_long(log: LogFile, conversion: Conversion) -> bool:
+    """Return whether codecs take most of the time, by the first batch."""
+    header = log.header_at(0)
+    stored = Codec.NONE if header is None else int(header["attributes"]) & CODEC_BITS
+    return Codec.GZIP in (stored, conversion.codec) or conversion.codec is Codec.ZSTD
 
 
 def _converted_whole(

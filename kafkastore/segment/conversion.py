@@ -43,6 +43,8 @@ from kafkastore.segment.log_file import BatchRun, LogFile, ReusedMemory
 from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 
 BATCH_BYTES = 16 * 1024
+#: Bytes that are read at once, on every machine: messages are grouped within a run.
+_READ = 1024 * 1024
 _LEADER_EPOCH_AT = RECORD_BATCH_FIELDS["partition_leader_epoch"]
 _COLUMNS = ("key", "value", "offset", "timestamp")
 
@@ -82,7 +84,9 @@ def runs_to_convert(
     `room` returns memory for the bytes of the next run.
     """
     epoch, next_offset = conversion.leader_epoch, 0
-    runs = log.runs(verify_crc=True, decodes=True, room=room)
+    runs = log.runs(
+        verify_crc=True, decodes=True, room=room, first_read=_READ, largest_read=_READ
+    )
     while True:
         try:
             run = next(runs, None)
@@ -107,7 +111,7 @@ def converted_run(
     if isinstance(scanned, Exception):
         raise scanned
     run, next_offset, epoch = scanned
-    headers = run.headers
+    headers, columns = run.headers, _new_columns()
     for wrong in find_wrong_wrappers(run.data, headers, next_offset):
         raise wrong.error.located(log.path)
     if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
@@ -126,7 +130,7 @@ def converted_run(
                 yield data
             continue
         try:
-            yield from _converted_group(run, group, conversion, epoch)
+            yield from _converted_group(run, group, conversion, epoch, columns)
         except CorruptionError as error:
             raise error.located(log.path) from error
 
@@ -138,10 +142,16 @@ def convert_messages(
 
     `headers` are some of the run's. Raises `CorruptionError` with the position of the message.
     """
+    columns = _new_columns()
     for first, end in _groups(headers):
         yield from _converted_group(
-            run, headers[first:end], conversion, conversion.leader_epoch
+            run, headers[first:end], conversion, conversion.leader_epoch, columns
         )
+
+
+def _new_columns() -> RecordColumns:
+    """Return columns that hold one wrapper of any size, or about 1 MiB of messages."""
+    return RecordColumns(_COLUMNS, max_rows=INT32_MAX, max_bytes=1 << 20)
 
 
 def _with_epoch(data: bytes, positions: NDArray[Any], leader_epoch: int) -> bytes:
@@ -173,7 +183,11 @@ def _groups(headers: NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def _converted_group(
-    run: BatchRun, group: NDArray[Any], conversion: Conversion, leader_epoch: int
+    run: BatchRun,
+    group: NDArray[Any],
+    conversion: Conversion,
+    leader_epoch: int,
+    columns: RecordColumns,
 ) -> Iterator[bytes]:
     """Convert one wrapper, or messages that are not compressed, to record batches."""
     attributes, magic = int(group["attributes"][0]), int(group["magic"][0])
@@ -188,9 +202,6 @@ def _converted_group(
         "log_append_time": log_append_time,
         "leader_epoch": leader_epoch,
     }
-    columns = RecordColumns(
-        _COLUMNS, max_rows=INT32_MAX, max_bytes=INT32_MAX if stored else 1 << 20
-    )
     done = 0
     while done < len(group):
         first = done

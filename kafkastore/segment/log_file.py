@@ -181,6 +181,7 @@ class LogFile:
         verify_crc: bool = False,
         decodes: bool = False,
         first_read: int = LARGEST_READ,
+        largest_read: int | None = None,
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
         next_offset: int | None = None,
@@ -189,6 +190,7 @@ class LogFile:
 
         Raises a `CorruptionError` after all batches before it; truncating a `mapped` file kills the
         process; who `decodes` finds wrong wrappers; `next_offset` follows what was scanned before.
+        Reads grow from `first_read` to `largest_read`, by default as the machine's caches have it.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
@@ -251,7 +253,7 @@ class LogFile:
                         return
                     continue
                 read_size = max(read_size, wanted)
-            read_size = max(min(4 * read_size, LARGEST_READ), wanted)
+            read_size = max(min(4 * read_size, largest_read or LARGEST_READ), wanted)
             next_read = min(read_size, self.size - position)
             if len(headers) < HEADERS_A_SCAN and len(data) < next_read:
                 headers = _headers_for(next_read)

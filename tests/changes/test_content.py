@@ -17,7 +17,7 @@ from kafkastore.changes import new_bytes
 from kafkastore.changes.new_bytes import chunks_of, converted_in_threads
 from kafkastore.changes.plan import Converted, Inline, InvalidPlanError, Prefix, Rebuilt
 from kafkastore.formats.records.compression import Codec
-from kafkastore.segment import log_file
+from kafkastore.segment import conversion, log_file
 from kafkastore.segment.conversion import Conversion
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.recovery import rebuild_indexes
@@ -73,13 +73,7 @@ def test_other_files_are_not_rebuilt(tmp_path, name):
 
 def use_small_reads(monkeypatch, size):
     """Logs of a few kilobytes have many runs."""
-    monkeypatch.setattr(log_file, "LARGEST_READ", size)
-    runs = LogFile.runs
-
-    def small_runs(self, *args, **options):
-        return runs(self, *args, **{"first_read": size} | options)
-
-    monkeypatch.setattr(LogFile, "runs", small_runs)
+    monkeypatch.setattr(conversion, "_READ", size)
 
 
 def flip(path, chance):
@@ -111,7 +105,7 @@ def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
             for segment in log.segments:
                 if chance.random() < 0.3:
                     flip(segment.log_path, chance)
-                conversion = Conversion(
+                asked = Conversion(
                     chance.choice((None, *Codec)),
                     chance.choice((None, 777)),
                     leader_epoch=chance.choice((0, 3)),
@@ -120,7 +114,7 @@ def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
                 # With the segment's bounds, as a plan, and without, as `apply`.
                 for open_log in (segment.open_log, partial(LogFile, segment.log_path)):
                     one, two, four = (
-                        converted_by(open_log, conversion, count) for count in (1, 2, 4)
+                        converted_by(open_log, asked, count) for count in (1, 2, 4)
                     )
                     assert one == two == four, segment.log_path
                     outcomes.add(one[1])
@@ -133,6 +127,18 @@ GZIPPED = in_a_row(
     Batch((Row(0, 100, b"k", b"v" * 40), Row(1, 101, b"k", b"w")), magic=1, codec=GZIP)
     for _ in range(200)
 )
+
+
+def test_the_new_bytes_do_not_depend_on_the_machines_caches(tmp_path, monkeypatch):
+    """A plan that is made on one machine can be applied on another."""
+    path = tmp_path / "00000000000000000000.log"
+    messages = in_a_row(Batch((Row(0, 100, b"k", b"v" * 40),), magic=1) for _ in range(400))
+    path.write_bytes(b"".join(batch.data for batch in messages))
+    expected = b"".join(chunks_of(Converted(None, None, 0, False), path))
+    monkeypatch.setattr(log_file, "LARGEST_READ", 300)
+    assert b"".join(chunks_of(Converted(None, None, 0, False), path)) == expected
+    use_small_reads(monkeypatch, 300)
+    assert b"".join(chunks_of(Converted(None, None, 0, False), path)) != expected
 
 
 def test_one_thread_converts_in_the_caller_alone(tmp_path, monkeypatch):
