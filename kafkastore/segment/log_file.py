@@ -181,7 +181,7 @@ class LogFile:
         verify_crc: bool = False,
         decodes: bool = False,
         first_read: int = LARGEST_READ,
-        largest_read: int | None = None,
+        largest_read: int | None = None,  # by default as the machine's caches have it
         mapped: bool = False,
         room: Callable[[int], memoryview] | None = None,
         next_offset: int | None = None,
@@ -190,7 +190,6 @@ class LogFile:
 
         Raises a `CorruptionError` after all batches before it; truncating a `mapped` file kills the
         process; who `decodes` finds wrong wrappers; `next_offset` follows what was scanned before.
-        Reads grow from `first_read` to `largest_read`, by default as the machine's caches have it.
         """
         position, read_size = starting_position, first_read
         if mapped and is_remote(self._descriptor):
