@@ -382,7 +382,8 @@ class RangeScan:
         known_end_offset = self._known_end_offset
         if known_end_offset is None or not segment.is_active or self.damage.has_stopped:
             return
-        if self._next_offset < known_end_offset and position < file.size:
+        # What follows the end offset is not read, whole or not.
+        if self._next_offset < min(known_end_offset, self._end_offset) and position < file.size:
             reason = f"the last {file.size - position} bytes are not a complete batch"
             error = CorruptBatchError(reason, path=segment.log_path, position=position)
             self.damage.skip_bytes(error, segment, file, self._next_offset)

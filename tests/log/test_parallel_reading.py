@@ -207,6 +207,20 @@ def test_threads_leave_out_the_batches_of_aborted_transactions(
     assert len(counted) > 20
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_whole_batches_after_the_last_stable_offset_are_no_torn_end(
+    tmp_path, small_pieces, threads
+):
+    """The caller knows where the log ends, and reads only what is decided."""
+    open_one = Batch((Row(50, 1),), producer_id=7, producer_epoch=0, is_transactional=True)
+    log = written(tmp_path, Segment(0, (*batches_of(50), open_one, *batches_of(20, first=51))))
+    rows, error, skipped = read(
+        log, threads, isolation="read_committed", known_end_offset=log.end_offset()
+    )
+    assert [row["offset"] for row in rows] == list(range(50))
+    assert (error, skipped) == (None, [])
+
+
 def test_an_index_that_points_into_records_changes_nothing(tmp_path, small_pieces):
     """Every value holds a batch that looks like one of the log, and the index points at it."""
     inner = Batch((Row(500, 5, b"no", b"no"),)).data
