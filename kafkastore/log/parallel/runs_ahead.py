@@ -18,7 +18,7 @@ from kafkastore.errors import CorruptionError
 from kafkastore.log.parallel.log_pieces import batch_positions
 from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.reads import is_remote
-from kafkastore.segment.log_file import BatchRun, LogFile
+from kafkastore.segment.log_file import BatchRun, LogFile, ReusedMemory
 from kafkastore.segment.log_segment import LogSegment
 
 #: Bytes of a piece, which are read at once; a log of fewer than two pieces starts no thread.
@@ -37,7 +37,7 @@ def runs_ahead(
 ) -> Iterator[BatchRun]:
     """Yield what ``file.runs`` yields from a position on, and raise what it raises."""
     if threads > 1 and file.size - position >= 2 * PIECE_BYTES and not is_remote(file.descriptor):
-        rooms: deque[bytearray] = deque()
+        rooms: deque[ReusedMemory] = deque()
         # Threads may still read when the caller has closed its file.
         scanned = ParallelMap(
             partial(_scan, file.copy(), rooms),
@@ -46,14 +46,14 @@ def runs_ahead(
             "kafkastore-scan",
             queued=1,
         )
-        for runs, room in scanned:
+        for runs, memory in scanned:
             for run in runs:
                 if run.position != position:
                     break
                 yield run
                 position = run.end_position
             else:
-                rooms.append(room)
+                rooms.append(memory)
                 continue
             break
         scanned.close()
@@ -72,17 +72,15 @@ def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_Scan
 
 
 def _scan(
-    file: LogFile, rooms: deque[bytearray], piece: _ScannedPiece
-) -> tuple[list[BatchRun], bytearray]:
+    file: LogFile, rooms: deque[ReusedMemory], piece: _ScannedPiece
+) -> tuple[list[BatchRun], ReusedMemory]:
     """Scan a piece up to its end, or to the first bytes that are not a batch."""
     size = piece.end - piece.start
     try:
-        room = rooms.pop()
+        memory = rooms.pop()
     except IndexError:
-        room = bytearray(size)
-    if len(room) < size:
-        room = bytearray(size)
-    free = memoryview(room)
+        memory = ReusedMemory()
+    free = memory.room(size)
 
     def next_room(wanted: int) -> memoryview:
         nonlocal free
@@ -97,4 +95,4 @@ def _scan(
             runs.append(run._replace(headers=run.headers.copy()))
     except CorruptionError:
         pass  # the caller finds it again, and raises it
-    return runs, room
+    return runs, memory
