@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from threading import Lock, Thread
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ ResultT = TypeVar("ResultT")
 
 #: Queued items per thread, unless said otherwise; as many results may wait for a slow one.
 _QUEUED_PER_THREAD = 2
+#: A thread ends after so many seconds without work; what it allocated belongs to it.
+_LONGEST_IDLE = 0.05
 
 
 class StopFlag:
@@ -47,9 +49,9 @@ class _Shared(Generic[ItemT, ResultT]):
 
     def __init__(self, work: Callable[[ItemT], ResultT], stop: StopFlag) -> None:
         self.work, self.stop = work, stop
-        self.lock = Lock()
+        self.changed = Condition()
         self.queue: deque[tuple[ItemT, Future[ResultT]]] = deque()
-        self.running = 0
+        self.running = self.idle = 0
 
     def result_of(self, item: ItemT) -> ResultT:
         """Process one item; a StopIteration would end the results before their end."""
@@ -59,9 +61,13 @@ class _Shared(Generic[ItemT, ResultT]):
             raise RuntimeError("the work on an item raised StopIteration") from error
 
     def run(self) -> None:
-        """Process the queue, and end when it is empty; never wait for the owner."""
+        """Process the queue, and end when it is empty for long."""
         while True:
-            with self.lock:
+            with self.changed:
+                if not self.queue and not self.stop.is_set:
+                    self.idle += 1
+                    self.changed.wait(_LONGEST_IDLE)
+                    self.idle -= 1
                 if self.stop.is_set or not self.queue:
                     self.running -= 1
                     return
@@ -134,6 +140,9 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
     def close(self) -> None:
         """Start no further items, and wait for the running ones; safe to repeat."""
         self._stop.is_set = True
+        if os.getpid() == self._process:    # a lock may have been held during a fork
+            with self._shared.changed:
+                self._shared.changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:  # an interrupt may come before the thread starts
                 thread.join()
@@ -154,8 +163,11 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
 
         future: Future[ResultT] = Future()
         self._waiting.append(future)
-        with self._shared.lock:
+        with self._shared.changed:
             self._shared.queue.append((item, future))
+            if self._shared.idle >= len(self._shared.queue):
+                self._shared.changed.notify()
+                return
             if self._shared.running == self._limit:
                 return
             self._shared.running += 1
