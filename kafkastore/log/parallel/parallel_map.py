@@ -72,18 +72,23 @@ class _Shared(Generic[ItemT, ResultT]):
                     self.running -= 1
                     return
                 item, future = self.queue.popleft()
-            try:
-                future.set_result(self.result_of(item))
-            except BaseException as error:  # raised again in the owner's thread
-                future.set_exception(error)
+            self.process(item, future)
             del item, future  # only the owner keeps a result
+
+    def process(self, item: ItemT, future: Future[ResultT]) -> None:
+        """Process one item of the queue."""
+        try:
+            future.set_result(self.result_of(item))
+        except BaseException as error:  # raised again in the owner's thread
+            future.set_exception(error)
 
 
 class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
     """The results for all items, in order; leaving a `with` block ends the threads.
 
     An error in `work` is raised at its item's turn; no further items start. `close`, the last
-    result and an error wait for the threads. After a fork, the next result is an error.
+    result and an error wait for the threads. After a fork, the next result is an error. If the
+    owner helps, it counts as one of the threads, and must call `help`.
     """
 
     # `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all
@@ -99,12 +104,14 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         *,
         stop: StopFlag | None = None,
         queued: int = _QUEUED_PER_THREAD,
+        owner_helps: bool = False,
     ) -> None:
         self._stop = StopFlag() if stop is None else stop
         self._shared = _Shared(work, self._stop)
         self._items = iter(items)
         self._most_waiting = queued * threads
         self._limit, self._names = threads, map(f"{name}_{{}}".format, count())
+        self._most_running = threads - owner_helps
         self._waiting: deque[Future[ResultT]] = deque()
         self._threads: list[Thread] = []
         self._process = os.getpid()
@@ -137,6 +144,20 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
             except StopIteration:
                 break
 
+    def help(self, *, leave: int) -> bool:
+        """Process an item in the owner's thread if more than `leave` wait for a thread."""
+        with self._shared.changed:
+            if len(self._shared.queue) <= leave:
+                return False
+            item, future = self._shared.queue.popleft()
+        self._shared.process(item, future)
+        return True
+
+    @property
+    def is_next_ready(self) -> bool:
+        """Whether the next result is there, or an error in its place."""
+        return bool(self._waiting) and self._waiting[0].done()
+
     def close(self) -> None:
         """Start no further items, and wait for the running ones; safe to repeat."""
         self._stop.is_set = True
@@ -168,7 +189,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
             if self._shared.idle >= len(self._shared.queue):
                 self._shared.changed.notify()
                 return
-            if self._shared.running == self._limit:
+            if self._shared.running == self._most_running:
                 return
             self._shared.running += 1
         self._threads = [each for each in self._threads if each.is_alive()]
