@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLUMN_FORMS = ("arrow", "arrows", "parquet")
 #: Size of a Parquet row group; larger than an Arrow batch, because readers skip by row group.
 _ROW_GROUP_ROWS = 100_000
-_ROW_GROUP_BYTES = 8 * 1024 * 1024
+_ROW_GROUP_BYTES = 5 * 1024 * 1024
 #: The columns whose values repeat, as Parquet names them; the others differ in each record.
 _REPEATING = (
     "key", "topic", "partition", "timestampType",
@@ -30,6 +30,8 @@ _REPEATING = (
 _FOOTER_BYTES = 256 * 1024
 #: Encoding takes at least four times as long as reading: of so many threads, one reads.
 _THREADS_A_READER = 4
+#: Row groups that wait for a thread, so that none waits for the owner while that one encodes.
+_MOST_WAITING = 2
 
 
 class ColumnWriter:
@@ -90,7 +92,7 @@ class _Groups(Iterator[list["RecordBatch"]]):
 class _RowGroups:
     """Encodes row groups in threads, as Parquet files in memory; joins them.
 
-    The owner fills them. While one waits for the first thread that is free, it encodes too.
+    The owner fills them, and encodes too while enough of them wait for the other threads.
     """
 
     def __init__(self, file: BinaryIO, columns: Schema, threads: int) -> None:
@@ -104,7 +106,7 @@ class _RowGroups:
         self._encoded = ParallelMap(
             self._encode, self._groups, threads, "kafkastore-parquet", queued=2, owner_helps=True
         )
-        self._most_unwritten = threads + 1 if threads > 1 else 0
+        self._most_unwritten = threads + _MOST_WAITING if threads > 1 else 0
         self._unwritten = 0
         self._rooms: deque[Buffer] = deque()  # memory for encoded row groups, to be used again
 
@@ -125,7 +127,7 @@ class _RowGroups:
         self._pending, self._rows, self._bytes = [], 0, 0
         self._unwritten += 1
         self._encoded.begin()
-        self._encoded.help(leave=1)
+        self._encoded.help(leave=_MOST_WAITING)
         self._write_down_to(self._most_unwritten)
 
     def _write_down_to(self, count: int) -> None:
