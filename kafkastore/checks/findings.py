@@ -71,7 +71,7 @@ class FindingKind(enum.StrEnum):
     severity: Severity
     consequence: str
 
-    # Type checkers take this signature for that of the lookup by value, hence the defaults.
+    # Type checkers take this signature for that of the lookup by value: so there are defaults.
     def __new__(cls, value: str, severity: Severity = _STYLE, consequence: str = "") -> Self:
         """Make a member of its value, with what is constant for the kind."""
         member = str.__new__(cls, value)

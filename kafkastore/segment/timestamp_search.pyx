@@ -601,7 +601,7 @@ cdef class SegmentSearch:
     cdef SearchOutcome _begin_checked(self, Search* search) noexcept nogil:
         """Start at the floor entry's batch, or after it if it matched the log before.
 
-        That batch is as late as the entry, hence too early. The batch after it must still have
+        That batch is as late as the entry, and so too early. The batch after it must still have
         larger offsets: a running broker may have truncated the log there, and appended to it.
         """
         cdef Py_ssize_t slot = self._time_slot(self._floor_of(search.target_timestamp))
