@@ -70,6 +70,7 @@ class KafkaStoreDataSource(DataSource):
             options.columns, include_headers=options.include_headers, latest_of=options.latest_of
         )
 
+    @short_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader for a schema: ours, or the caller's choice of columns."""
         options = parse_options(self.options)
@@ -83,12 +84,14 @@ class KafkaStoreDataSource(DataSource):
         known = known_columns(options.latest_of)
         return kind(options, check_schema(schema, options.columns, known))
 
+    @short_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer that writes a frame as a new log directory."""
         from kafkastore.spark.source.writing.writer import writer_of
 
         return writer_of(self.options, schema, overwrite=overwrite)
 
+    @short_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Raise an error: streams cannot be written."""
         raise OptionError(
