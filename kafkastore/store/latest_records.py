@@ -83,6 +83,14 @@ class LatestRecords:
         batches = self._read(log, options, include_tombstones)
         return _joined(batches, options.batch_rows, options.batch_bytes)
 
+    def newest_timestamps(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the newest timestamp of each row's key in its partition, in ms.
+
+        The rows have a column `key` of binary keys; the records must be read across partitions.
+        """
+        newest = self._offsets.newest_timestamps(batch.num_rows, _keys(batch))
+        return pa.Array.from_buffers(pa.int64(), batch.num_rows, [None, pa.py_buffer(newest)])
+
     def _read(
         self, log: LogView, options: ArrowOptions, include_tombstones: bool
     ) -> Iterator[pa.RecordBatch]:

@@ -78,6 +78,13 @@ def test_the_last_offset_of_each_key_is_that_of_a_dict(partitions, first):
             table.add(rows, given_keys, longs(offsets[piece]), longs(times[piece]), shifts[-1])
     wanted = expected(partitions)
     assert table.count == len(wanted)
+    newest = {
+        key: max(time for each, _, time in partitions[number] if each == key)
+        for key, (number, _) in wanted.items()
+    }
+    keys = [*newest, None, b"a key that was not added"]
+    found = np.frombuffer(table.newest_timestamps(len(keys), columns(keys, first)), np.int64)
+    assert found[: len(keys)].tolist() == [*newest.values(), -1, -1]
     for number, (records, shift) in enumerate(zip(partitions, shifts, strict=True)):
         keys = [key for key, *_ in records]
         offsets = (np.cumsum([gap + 1 for _, gap, _ in records]) - 1).tolist()

@@ -1,11 +1,13 @@
 """Statements on Spark in docs/spark.md, docs/pipeline.md and the README are true."""
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from cli.examples import blocks_of
 
+import kafkastore
 from kafkastore import samples
 from kafkastore.spark.source import options
 from kafkastore.spark.source.schema import COLUMNS
@@ -39,13 +41,22 @@ def test_the_statements_in_sql_run(spark, golden, tmp_path):
     found = []
     for statement in filter(str.strip, block.replace("/kafka-logs", str(logs)).split(";")):
         found += spark.sql(statement).collect()
-    (orders, *sizes) = found
+    (orders, *rest) = found
+    sizes = [row for row in rest if "sum(size)" in row]
+    log = kafkastore.open(logs)["orders-0"]
+    newest = [
+        (row["key"].decode(), row["value"])
+        for row in log.latest().read_all().to_pylist()
+        if row["timestamp"] >= datetime(2017, 7, 14, 2, 40, tzinfo=UTC)
+    ]
+    assert newest
+    assert [tuple(row) for row in rest if row not in sizes] == sorted(newest)
     assert tuple(orders[:2]) == (0, 80)
     written = {path.parent.name.rpartition("-")[0]: 0 for path in logs.glob("*/*.log")}
     for path in logs.glob("*/*.log"):
         written[path.parent.name.rpartition("-")[0]] += path.stat().st_size
     assert [tuple(row) for row in sizes] == sorted(written.items())
-    for view in ("orders", "segments"):
+    for view in ("orders", "segments", "accounts"):
         spark.catalog.dropTempView(view)
 
 

@@ -23,3 +23,8 @@ class LatestOffsets:
         offsets: ReadableBuffer,
         shift: int = 0,
     ) -> bytearray: ...
+    def newest_timestamps(
+        self,
+        rows: int,
+        keys: tuple[int, ReadableBuffer | None, ReadableBuffer, ReadableBuffer | None],
+    ) -> bytearray: ...

@@ -157,6 +157,27 @@ cdef class LatestOffsets:
         check(outcome)
         return found.base
 
+    def newest_timestamps(self, Py_ssize_t rows, keys not None):
+        """Return the newest timestamps of these keys: int64 for each of `rows` rows.
+
+        They are those of the partitions to which the keys belong; -1 for a key that was not added.
+        `keys` is as for `add`; the table must be one across partitions.
+        """
+        cdef list held = []
+        cdef uint8_t[::1] found = bytearray(max(8 * rows, 1))
+        cdef Keys given = keys_of(rows, keys, found, held)  # which uses no offsets
+        cdef TableOutcome outcome
+        if self.size != SIZE_WITH_TIMESTAMP:
+            raise ArgumentValueError("across_partitions", "True for timestamps", False)
+        self._begin()
+        try:
+            with nogil:
+                outcome = self._newest_timestamps(&given, rows, &found[0])
+        finally:
+            __atomic_clear(&self.is_busy, __ATOMIC_RELEASE)
+        check(outcome)
+        return found.base
+
     cdef int _begin(self) except -1:
         if __atomic_test_and_set(&self.is_busy, __ATOMIC_ACQUIRE):
             raise RuntimeError("another thread uses these LatestOffsets")
@@ -240,6 +261,30 @@ cdef class LatestOffsets:
                 if (entry.place >= 0 and is_same(entry, hashes[i])
                         and entry.place - shift == int64_of(given.offsets, row + i)):
                     found[(row + i) >> 3] |= 1 << ((row + i) & 7)
+            row = end
+        return DONE
+
+    cdef TableOutcome _newest_timestamps(
+        self, const Keys* given, Py_ssize_t rows, uint8_t* found
+    ) noexcept nogil:
+        cdef SipHash[AHEAD] hashes
+        cdef bint[AHEAD] has_key
+        cdef TableOutcome outcome
+        cdef Py_ssize_t row = 0, end, i
+        cdef const KeyEntry* entry
+        cdef int64_t newest
+        while row < rows:
+            end = min(rows, row + AHEAD)
+            outcome = self._hash_ahead(given, row, end, hashes, has_key)
+            if outcome != DONE:
+                return outcome
+            for i in range(end - row):
+                newest = -1
+                if has_key[i]:
+                    entry = self._at(self._find(hashes[i]))
+                    if entry.place >= 0 and is_same(entry, hashes[i]):
+                        newest = entry.timestamp
+                memcpy(found + 8 * (row + i), &newest, sizeof(newest))
             row = end
         return DONE
 

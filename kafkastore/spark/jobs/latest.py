@@ -42,8 +42,8 @@ def latest_records(
     Returns
     -------
     DataFrame
-        The columns of records, see ``docs/spark.md``; in no order. Spark reads the partitions in
-        parallel, and groups the records by key.
+        The columns of records, see ``docs/spark.md``; in no order. Tasks find the last records of
+        each partition's keys, in parallel, and Spark groups these by key.
 
     Raises
     ------
@@ -54,6 +54,8 @@ def latest_records(
     """
     from pyspark.sql import functions as f
 
+    from kafkastore.spark.source.schema import NEWEST_TIMESTAMP, spark_schema
+
     store = open_paths(path)
     assigned: dict[str, list[int]] = {}
     chosen = store.chosen(partitions)
@@ -61,19 +63,15 @@ def latest_records(
     for each in chosen:
         assigned.setdefault(each.topic, []).append(each.partition)
     register(spark)
-    records = (
+    columns = spark_schema(include_headers=include_headers).names
+    in_partition = (
         spark.read.format("kafkastore")
         .option("assign", json.dumps(assigned))
-        .option("isolation", "read_committed")
-        .option("includeHeaders", include_headers)
+        .option("latest", "partition")
+        .option("includeTombstones", True)
+        .option("columns", ",".join([*columns, NEWEST_TIMESTAMP]))
         .load([absolute(each) for each in listed(path)])
     )
-    # Of a record without timestamp, and of one whose microseconds do not fit: -1 ms.
-    timestamp = f.coalesce("timestamp", f.expr("timestamp_micros(-1000)"))
-    in_partition = records.where("key is not null").groupBy("topic", "key", "partition").agg(
-        f.max(timestamp).alias("newest"),
-        f.max_by(f.struct(*records.columns), "offset").alias("last"),
-    )
-    last = f.max_by("last", f.struct("newest", "partition")).alias("last")
+    last = f.max_by(f.struct(*columns), f.struct(NEWEST_TIMESTAMP, "partition")).alias("last")
     latest = in_partition.groupBy("topic", "key").agg(last).select("last.*")
     return latest if include_tombstones else latest.where("value is not null")

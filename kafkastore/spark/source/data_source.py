@@ -8,7 +8,7 @@ reduce it if the option `pushFilters` is set.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -23,7 +23,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkastore.spark.by_value import SentByValue
-from kafkastore.spark.source.filters import Limits, accept_far_times
+from kafkastore.spark.source.filters import COLUMNS, Limits, accept_far_times
+from kafkastore.spark.source.latest_reading import read_latest_slices
 from kafkastore.spark.source.options import (
     RECORDS,
     OptionError,
@@ -32,13 +33,20 @@ from kafkastore.spark.source.options import (
     parse_options,
 )
 from kafkastore.spark.source.planning import plan
-from kafkastore.spark.source.schema import check_schema, spark_schema
+from kafkastore.spark.source.schema import check_schema, known_columns, spark_schema
 from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.slice_reading import read_slices
 from kafkastore.spark.source.slices import SlicePack
 from kafkastore.store.log_store import open_store
 
 FORMAT = "kafkastore"
+#: The columns whose filters may leave out records before the last of each key is found: those that
+#: are the same for all records of what has one row for each key.
+FILTERED_BEFORE = {
+    None: COLUMNS,
+    "topic": frozenset(("topic",)),
+    "partition": frozenset(("topic", "partition")),
+}
 
 
 class KafkaStoreDataSource(DataSource):
@@ -58,8 +66,11 @@ class KafkaStoreDataSource(DataSource):
             from kafkastore.spark.source.tables import table_schema
 
             return table_schema(options.table, options.columns)
-        return spark_schema(options.columns, include_headers=options.include_headers)
+        return spark_schema(
+            options.columns, include_headers=options.include_headers, latest_of=options.latest_of
+        )
 
+    @short_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader for a schema: ours, or the caller's choice of columns."""
         options = parse_options(self.options)
@@ -70,14 +81,17 @@ class KafkaStoreDataSource(DataSource):
             known = table_schema(options.table)
             return TableReader(options, check_schema(schema, options.columns, known))
         kind = PushingReader if options.push_filters else RecordsReader
-        return kind(options, check_schema(schema, options.columns))
+        known = known_columns(options.latest_of)
+        return kind(options, check_schema(schema, options.columns, known))
 
+    @short_errors()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return a writer that writes a frame as a new log directory."""
         from kafkastore.spark.source.writing.writer import writer_of
 
         return writer_of(self.options, schema, overwrite=overwrite)
 
+    @short_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Raise an error: streams cannot be written."""
         raise OptionError(
@@ -110,6 +124,9 @@ class RecordsReader(SentByValue, DataSourceReader):
         """Yield the records of one task."""
         if isinstance(partition, SlicePack):  # Spark reads one partition even if none is planned
             with short_errors():
+                if self.options.latest_of is not None:
+                    yield from read_latest_slices(partition.slices, self.columns, self.options)
+                    return
                 yield from read_slices(partition.slices, self.columns, self.options, self.limits)
 
 
@@ -125,7 +142,7 @@ class PushingReader(RecordsReader):
     @property
     def pushFilters(self) -> _TakesFilters:
         """The callable to which Spark passes the filters, if the session allows it."""
-        return _TakesFilters(self.limits)
+        return _TakesFilters(self.limits, FILTERED_BEFORE[self.options.latest_of])
 
 
 class _TakesFilters:
@@ -137,11 +154,11 @@ class _TakesFilters:
     Source: Spark 4.3 ``plan_data_source_read.py``, ``data_source_pushdown_filters.py``.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, columns: Container[str | None]) -> None:
+        self._limits, self._columns = limits, columns
         self.__func__: Callable[..., Iterable[Filter]] = DataSourceReader.pushFilters
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
         """Use the filters, and return all of them, so that Spark applies them again."""
-        self._limits.add(filters)
+        self._limits.add(filters, self._columns)
         return filters

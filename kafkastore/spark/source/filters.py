@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from base64 import b64decode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -65,6 +65,10 @@ class _Literal(VariantVal):
             return None
 
 
+#: The columns whose filters reduce a read.
+COLUMNS = frozenset(("topic", "partition", "offset", "timestamp"))
+
+
 @dataclass
 class Limits(RecordLimits):
     """What contains every record that passes Spark's filters."""
@@ -72,15 +76,18 @@ class Limits(RecordLimits):
     _of_topics: list[Filter] = field(default_factory=list)
     _of_partitions: list[Filter] = field(default_factory=list)
 
-    def add(self, filters: Iterable[Filter]) -> None:
-        """Narrow the limits by filters that must all hold."""
+    def add(self, filters: Iterable[Filter], columns: Container[str | None] = COLUMNS) -> None:
+        """Narrow the limits by filters on `columns` that must all hold."""
         for each in filters:
-            match _column_of(each):
+            column = _column_of(each)
+            if column not in columns:
+                continue
+            match column:
                 case "topic":
                     self._of_topics.append(each)
                 case "partition":
                     self._of_partitions.append(each)
-                case "offset" | "timestamp" as column:
+                case "offset" | "timestamp":
                     comparison, values = _comparison(each)
                     kind = int if column == "offset" else datetime
                     if comparison is not None and all(_is(value, kind) for value in values):

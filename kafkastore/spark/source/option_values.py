@@ -126,9 +126,14 @@ def boolean(options: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def integer(
-    options: Mapping[str, str], name: str, *, smallest: int, largest: int = INT64_MAX
+    options: Mapping[str, str],
+    name: str,
+    *,
+    smallest: int,
+    largest: int = INT64_MAX,
+    what: str = "an int",
 ) -> int:
-    """Parse an option that is an integer."""
+    """Parse an option that is an integer; `what` says what it means."""
     text = options[name.lower()].strip()
     try:
         value = int(text)
@@ -137,7 +142,7 @@ def integer(
     if not smallest <= value <= largest:
         is_bounded = largest != INT64_MAX
         limits = f"from {smallest} to {largest}" if is_bounded else f"of at least {smallest}"
-        raise must_be(name, f"an int {limits}", text)
+        raise must_be(name, f"{what} {limits}", text)
     return value
 
 

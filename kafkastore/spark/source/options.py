@@ -14,7 +14,7 @@ Which offsets
     are trusted to find it.
 Which of their records
     `isolation`, or ``kafka.isolation.level``: ``read_committed`` omits records of aborted and of
-    undecided transactions.
+    undecided transactions. `latest` keeps the last record of each key of a topic or partition.
 
 Options that only say how to reach a broker, or only concern streams, are accepted and have no
 effect. Options that the Kafka source refuses are refused.
@@ -24,7 +24,7 @@ Source: Spark 4.2 ``KafkaSourceProvider``, ``KafkaOffsetReaderAdmin``, ``Consume
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 from kafkastore.log.damage import OnCorrupt
 from kafkastore.log.isolation import Isolation
@@ -67,9 +67,11 @@ OF_RECORDS = (
     "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
     "startingOffsetsByTimestampStrategy", "endingTimestamp", "endingOffsetsByTimestamp",
     "endingOffsets", "includeHeaders", "maxRecordsPerPartition", "isolation", "rules", "indexes",
-    "pushFilters",
+    "pushFilters", "latest", "includeTombstones",
 )
 KNOWN = OF_ANY_TABLE + OF_RECORDS
+#: Options that only batch reads have.
+OF_BATCHES = ("pushFilters", "table", "latest", "includeTombstones")
 RECORDS = "records"
 #: See `tables`; the first is the default.
 TABLES = (
@@ -85,6 +87,9 @@ OF_A_BROKER = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
 #: Options of streams and of writing, which batch reads of the Kafka source ignore.
 IGNORED = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "topic")
 ISOLATION_LEVEL = "kafka.isolation.level"
+#: What has one row for each key: a topic, or each of its partitions.
+LatestOf = Literal["topic", "partition"]
+LATEST_OF: dict[str, LatestOf | None] = {"false": None, "true": "topic", "partition": "partition"}
 #: Consumer options that the Kafka source refuses, and what to do instead.
 REFUSED = {
     "kafka.auto.offset.reset": "set startingOffsets",
@@ -115,6 +120,8 @@ class ReadOptions(NamedTuple):
     indexes: Indexes
     push_filters: bool
     table: str
+    latest_of: LatestOf | None
+    include_tombstones: bool
 
 
 def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -> ReadOptions:
@@ -136,6 +143,7 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         raise contradiction("columns", "includeHeaders", advice="name headers in columns")
     if is_stream:
         _check_names_for_streams(given)
+    latest_of = _latest_of(options)
     start = bound_of(
         options,
         "starting",
@@ -161,12 +169,14 @@ def parse_options(given: Mapping[str, str], *, is_stream: bool | None = False) -
         include_headers=include_headers,
         min_partitions=at_least_one(options, "minPartitions") or 1,
         max_records=at_least_one(options, "maxRecordsPerPartition"),
-        isolation=(isolation := _isolation(options)),
+        isolation=(isolation := _isolation(options, latest_of)),
         rules=_rules(options, isolation),
         indexes=check_indexes(choice(options, "indexes", INDEXES)),
         # Filters could exclude the corrupt bytes at which a partition must stop.
         push_filters=boolean(options, "pushFilters", default=False) and not stops,
         table=_table(options),
+        latest_of=latest_of,
+        include_tombstones=boolean(options, "includeTombstones", default=False),
     )
 
 
@@ -199,7 +209,7 @@ def _check_names_for_streams(given: Mapping[str, str]) -> None:
                 f"option {name} is not supported for streams, which have no end",
                 OptionProblem.UNSUITABLE, name,
             )
-        if name in ("pushFilters", "table") and name.lower() in lower:
+        if name in OF_BATCHES and name.lower() in lower:
             raise OptionError(
                 f"option {name} is supported for batch reads only, not for streams",
                 OptionProblem.UNSUITABLE, name,
@@ -247,7 +257,24 @@ def _on_corrupt(options: Mapping[str, str], *, fails: bool) -> OnCorrupt:
     return next(each for each in get_args(OnCorrupt) if each == chosen)
 
 
-def _isolation(options: Mapping[str, str]) -> Isolation:
+def _latest_of(options: Mapping[str, str]) -> LatestOf | None:
+    """Return what has one row for each key, if anything; check other options."""
+    latest_of = LATEST_OF[choice(options, "latest", tuple(LATEST_OF))]
+    if latest_of is None:
+        if "includetombstones" in options:
+            raise OptionError(
+                "option includeTombstones applies to the last records of keys: set latest to true",
+                OptionProblem.UNSUITABLE, "includeTombstones",
+            )
+        return None
+    for name in ("minPartitions", "maxRecordsPerPartition"):
+        if name.lower() in options:
+            advice = f"the last records of a {latest_of} are found in one task; leave out {name}"
+            raise contradiction("latest", name, advice=advice)
+    return latest_of
+
+
+def _isolation(options: Mapping[str, str], latest_of: LatestOf | None) -> Isolation:
     levels: tuple[Isolation, ...] = get_args(Isolation)
     named = {
         choice(options, name, levels)
@@ -256,6 +283,13 @@ def _isolation(options: Mapping[str, str]) -> Isolation:
     }
     if len(named) > 1:
         raise contradiction("isolation", ISOLATION_LEVEL)
+    if latest_of is not None:
+        if named == {"read_uncommitted"}:
+            name = "isolation" if "isolation" in options else ISOLATION_LEVEL
+            raise contradiction(
+                "latest", name, advice=f"only committed records count; leave out {name}"
+            )
+        return "read_committed"
     return next((level for level in levels if level in named), levels[0])
 
 

@@ -29,6 +29,7 @@ from kafkastore.spark.source.slices import (
     cut,
     log_bytes,
     pack_slices,
+    pack_topics,
     task_bytes,
 )
 from kafkastore.store.log_store import LogStore, open_store
@@ -82,7 +83,9 @@ def plan(options: ReadOptions, limits: Limits) -> list[SlicePack]:
     # after corrupt bytes may be read, however many cores there are.
     if options.isolation == "read_committed" or options.stops_partitions:
         largest = END
-    packs = pack_slices([part for each in ranges for part in _cut(each, largest)], size, options)
+    slices = [part for each in ranges for part in _cut(each, largest)]
+    is_by_topic = options.latest_of == "topic"
+    packs = pack_topics(slices, size) if is_by_topic else pack_slices(slices, size, options)
     if GATHERED in os.environ:
         LOG.setLevel(logging.INFO)
     if LOG.isEnabledFor(logging.INFO):

@@ -9,6 +9,8 @@ headers array<struct<key string, value binary>>               with ``includeHead
                                                               empty, if a record has none
 leader_epoch int, producer_id long, producer_epoch int,
 is_transactional boolean, is_control boolean                  only if named
+newest_timestamp long                                         only if named, with the last records
+                                                              of each partition's keys
 ============================================================  ====================================
 
 Every column is nullable, as Spark's Kafka source declares it. `timestampType` is Kafka's id: -1 no
@@ -22,17 +24,29 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from kafkastore.log import records_as_arrow
-from kafkastore.spark.source.options import OptionError, OptionProblem
+from kafkastore.spark.source.options import LatestOf, OptionError, OptionProblem
 
 #: All columns, in order.
 COLUMNS: StructType = from_arrow_schema(pa.schema(list(records_as_arrow.COLUMN_TYPES.items())))
+#: The newest timestamp, in ms, of all records of the row's key in its partition.
+NEWEST_TIMESTAMP = "newest_timestamp"
+
+
+def known_columns(latest_of: LatestOf | None) -> StructType:
+    """Return all columns of a read, in order."""
+    if latest_of != "partition":
+        return COLUMNS
+    return StructType([*COLUMNS.fields, StructField(NEWEST_TIMESTAMP, LongType())])
 
 
 def spark_schema(
-    columns: Sequence[str] | None = None, *, include_headers: bool = False
+    columns: Sequence[str] | None = None,
+    *,
+    include_headers: bool = False,
+    latest_of: LatestOf | None = None,
 ) -> StructType:
     """Return a frame's schema, in the source's order whatever the order of `columns`.
 
@@ -42,11 +56,15 @@ def spark_schema(
     >>> spark_schema(["offset", "key"]).simpleString()
     'struct<key:binary,offset:bigint>'
     """
-    try:
-        chosen = records_as_arrow.schema(columns, include_headers=include_headers)
-    except ValueError as error:
-        raise OptionError(f"option columns: {error}", OptionProblem.NOT_FOUND, "columns") from error
-    return StructType([COLUMNS[name] for name in chosen.names])
+    known = known_columns(latest_of)
+    if columns is None:
+        columns = records_as_arrow.schema(include_headers=include_headers).names
+    elif unknown := [name for name in columns if name not in known.names]:
+        raise OptionError(
+            f"option columns: no column {unknown[0]!r}; there are {', '.join(known.names)}",
+            OptionProblem.NOT_FOUND, "columns",
+        )
+    return StructType([field for field in known if field.name in columns])
 
 
 def check_schema(

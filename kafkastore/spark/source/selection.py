@@ -126,7 +126,8 @@ def bound_of(options: Mapping[str, str], prefix: str, default: int, refused: int
     """
     name = f"{prefix}Timestamp"
     if name.lower() in options:
-        return Bound(name, integer(options, name, smallest=0), by_timestamp=True)
+        number = integer(options, name, smallest=0, what="ms since 1970, an int")
+        return Bound(name, number, by_timestamp=True)
     name = f"{prefix}OffsetsByTimestamp"
     if name.lower() in options:
         return Bound(name, each=_by_partition(options, name, smallest=0), by_timestamp=True)

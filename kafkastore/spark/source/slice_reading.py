@@ -1,7 +1,8 @@
 """Reading of slices in a task into Arrow batches; all planned records must exist."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -71,6 +72,42 @@ def _read(
     limits: Limits,
     is_decided: bool,
 ) -> Iterator[pa.RecordBatch]:
+    def scan(log: PartitionLog, skipped: list[SkippedBytes]) -> Iterable[pa.RecordBatch]:
+        return log.to_arrow(
+            columns,
+            start_timestamp=limits.start_timestamp,
+            end_timestamp=limits.end_timestamp,
+            isolation=options.isolation,
+            is_decided=is_decided,
+            skipped=skipped,
+            **scan_arguments(each, options),
+        )
+
+    return scan_checked(each, options, scan)
+
+
+def scan_arguments(each: LogSlice, options: ReadOptions) -> dict[str, Any]:
+    """Return the arguments by which a slice's records are read, whichever are wanted."""
+    is_known = each.start_offset < each.known_end_offset
+    return {
+        "start_offset": each.start_offset,
+        "end_offset": each.end_offset,
+        "indexes": options.indexes,
+        "on_corrupt": options.on_corrupt,
+        "known_end_offset": each.known_end_offset if is_known else None,
+        "threads": 1,  # each task has one core
+    }
+
+
+def scan_checked(
+    each: LogSlice,
+    options: ReadOptions,
+    scan: Callable[[PartitionLog, list[SkippedBytes]], Iterable[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `scan` makes of a slice's log; find missing records.
+
+    Skipped bytes are reported: `scan` adds them to its second argument.
+    """
     is_known = each.start_offset < each.known_end_offset
     checks = options.fail_on_data_loss and is_known
     skipped = Skipped(each)
@@ -79,21 +116,7 @@ def _read(
         listed = log.segments
         if checks:
             _check_start(each, log)
-        batches = log.to_arrow(
-            columns,
-            start_offset=each.start_offset,
-            end_offset=each.end_offset,
-            start_timestamp=limits.start_timestamp,
-            end_timestamp=limits.end_timestamp,
-            isolation=options.isolation,
-            indexes=options.indexes,
-            is_decided=is_decided,
-            on_corrupt=options.on_corrupt,
-            skipped=skipped.found,
-            known_end_offset=each.known_end_offset if is_known else None,
-            threads=1,  # each task has one core
-        )
-        for batch in batches:
+        for batch in scan(log, skipped.found):
             skipped.report()  # before the rows: the caller may stop after them
             yield batch
         skipped.report()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -224,4 +226,20 @@ def pack(
         waiting_bytes, waiting_records = waiting_bytes + weight, waiting_records + records
     if waiting:
         packs.append(SlicePack(tuple(waiting)))
+    return packs
+
+
+def pack_topics(slices: Iterable[LogSlice], size: int) -> list[SlicePack]:
+    """Combine successive slices into packs of whole topics, of about `size` bytes."""
+    packs: list[SlicePack] = []
+    room = 0
+    for _, each in groupby(slices, key=attrgetter("topic")):
+        topic = tuple(each)
+        weight = sum(part.bytes + OPENING_BYTES for part in topic)
+        if weight <= room:
+            packs[-1] = SlicePack(packs[-1].slices + topic)
+            room -= weight
+        else:
+            packs.append(SlicePack(topic))
+            room = size - weight
     return packs

@@ -14,6 +14,7 @@ from kafkastore.spark.source.streaming.stream_reader import parse_stream_options
         ({"endingOffsets": "latest"}, "unsuitable", ["endingOffsets"]),
         ({"endingTimestamp": "1"}, "unsuitable", ["endingTimestamp"]),
         ({"pushFilters": "true"}, "unsuitable", ["pushFilters"]),
+        ({"latest": "true"}, "unsuitable", ["latest"]),
         ({"table": "segments"}, "unsuitable", ["table"]),
         ({"maxOffsetsPerTrigger": "0"}, "value", ["maxOffsetsPerTrigger"]),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from kafkastore.errors import ChangeRefusedError, RefusalReason
 from kafkastore.spark.by_value import SentByValue
+from kafkastore.spark.source.short_errors import short_errors
 from kafkastore.spark.source.writing.buffered_rows import WaitingRows
 from kafkastore.spark.source.writing.merged_logs import StagedLog
 from kafkastore.spark.source.writing.staged_logs import StagedJob, begin_job
@@ -41,7 +42,8 @@ class LogsWriter(SentByValue, DataSourceArrowWriter):
         """Write the rows of a task; see `write_task`."""
         context = TaskContext.get()
         assert context is not None  # Spark only calls this in tasks
-        return self.write_task(iterator, context.partitionId(), context.taskAttemptId())
+        with short_errors():
+            return self.write_task(iterator, context.partitionId(), context.taskAttemptId())
 
     def write_task(
         self, batches: Iterable[pa.RecordBatch], task: int, attempt: int
@@ -62,6 +64,7 @@ class LogsWriter(SentByValue, DataSourceArrowWriter):
             logs.abandon()  # the process runs other tasks afterwards
             raise
 
+    @short_errors()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Merge the logs of all tasks, in the order of the tasks."""
         done = (each for each in messages if isinstance(each, TaskMessage))
