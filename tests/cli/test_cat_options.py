@@ -135,7 +135,7 @@ def table_of(path: Path) -> pa.Table:
         (["-o", "up.json.gz"], "would not be compressed"),
         (["-o", "-10"], "-o is the output file"),
         (["-o", "s@1500000000000"], "-o is the output file"),
-        (["-o", "{topic}/{day}"], "unknown field {day}; the fields are {topic}, {partition}, {date}"),
+        (["-o", "{topic}/{day}"], "unknown field {day}"),
         (["-o", "{nope}.csv"], "unknown field {nope}; the fields are {topic}, {partition}, {date}"),
         (["-o", "{Topic}.csv"], "unknown field {Topic}"),
         (["-o", "{ topic }.csv"], "unknown field { topic }"),

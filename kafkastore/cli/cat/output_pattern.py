@@ -40,8 +40,9 @@ def fields_of(output: Path) -> frozenset[str]:
     between = _FIELD.split(str(output))[::2]
     for text in between:
         if (other := _OTHER_BRACES.search(text)) is not None:
-            is_field = other[0].endswith("}") and other[0] != "}"
-            what = f"unknown field {other[0]}" if is_field else f"unmatched {other[0][0]} in {output}"
+            what = f"unknown field {other[0]}"
+            if other[0] == "}" or not other[0].endswith("}"):
+                what = f"unmatched {other[0][0]} in {output}"
             known = ", ".join(f"{{{each}}}" for each in _FIELDS)
             raise click.UsageError(
                 f"-o: {what}; the fields are {known}; for a file with other braces in its name, "
