@@ -7,20 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from kafkastore.arguments import INT64_MAX, INT64_MIN
-from kafkastore.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    KafkaStoreError,
-    MissingExtraError,
-)
+from kafkastore.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.log_table import LogTable
+from kafkastore.store.log_table import LogTable, without_traceback
 from kafkastore.store.record_limits import RecordLimits
 
 try:
@@ -149,7 +143,8 @@ def register(
 def _macro(name: str, topics: Sequence[str], paths: Iterable[Path]) -> str:
     """Return the statement that makes the table macro."""
     literals = [*map(_literal, topics)] or ["NULL"]
-    others = f"among its topics are {', '.join(topics[:_SHOWN_TOPICS])}" if topics else "it has none"
+    shown = ", ".join(topics[:_SHOWN_TOPICS])
+    others = f"among its topics are {shown}" if topics else "it has none"
     return _MACRO.format(
         name='"' + name.replace('"', '""') + '"',
         topics=", ".join(literals),
@@ -190,24 +185,7 @@ class _Scanner(NamedTuple):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of the rows."""
-        return pa.RecordBatchReader.from_batches(self.schema, _without_traceback(self.read()))
-
-
-def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Iterate over batches; an error comes without the traceback, which Arrow would print."""
-    errors: list[BaseException] = []
-
-    def until_error() -> Iterator[pa.RecordBatch]:
-        try:
-            yield from batches
-        except (KafkaStoreError, OSError) as error:
-            error.__cause__ = error.__context__ = None
-            errors.append(error.with_traceback(None))
-
-    ended = until_error()
-    ended.close()
-    # A generator that has ended raises what is thrown into it, and adds no line of Python.
-    return chain(until_error(), map(ended.throw, errors))
+        return pa.RecordBatchReader.from_batches(self.schema, without_traceback(self.read()))
 
 
 def _passing(

@@ -136,6 +136,8 @@ def table_of(path: Path) -> pa.Table:
         (["-o", "-10"], "-o is the output file"),
         (["-o", "s@1500000000000"], "-o is the output file"),
         (["-o", "{topic}/{day}"], "unknown field {day}"),
+        (["-o", "out/"], "out/ is a directory: add the name of a file"),
+        (["-o", "by-topic/{topic}/"], "is a directory"),
         (["-o", "{nope}.csv"], "unknown field {nope}; the fields are {topic}, {partition}, {date}"),
         (["-o", "{Topic}.csv"], "unknown field {Topic}"),
         (["-o", "{ topic }.csv"], "unknown field { topic }"),

@@ -304,8 +304,8 @@ def test_the_macro_of_no_topics_names_one_too(tmp_path: Path) -> None:
     with connect() as connection:
         register(connection, tmp_path / "logs")
         assert connection.sql("FROM kafkastore()").fetchall() == []
-        with pytest.raises(duckdb.Error, match="no topic 't' in .*; it has none"):
-            connection.sql("FROM kafkastore('t')").fetchall()
+        with pytest.raises(duckdb.Error, match=r"no topic 't' in .*; it has none"):
+            connection.sql("FROM kafkastore(topic_name := 't')").fetchall()
 
 
 @pytest.mark.parametrize(
