@@ -124,7 +124,7 @@ class LogTable:
 
 
 def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Iterate over batches; an error comes without its traceback, which Arrow would print.
+    """Iterate over batches; an error has no traceback, which Arrow would print.
 
     Other libraries are given the text of an error, and no error of Python.
     """
