@@ -98,7 +98,7 @@ def test_the_name_of_a_topic_must_be_a_str(store: LogStore, name: Any) -> None:
 
 def test_partitions_are_not_counted_from_the_end(store: LogStore) -> None:
     for ask in (lambda: store.topic("a")[-1], lambda: store["a", -1]):
-        with pytest.raises(KeyError, match="no partition -1 of topic 'a': they are numbered"):
+        with pytest.raises(KeyError, match="numbered"):
             ask()
     assert -1 not in store.topic("a")
 

