@@ -304,7 +304,7 @@ def test_the_macro_of_no_topics_names_one_too(tmp_path: Path) -> None:
     with connect() as connection:
         register(connection, tmp_path / "logs")
         assert connection.sql("FROM kafkastore()").fetchall() == []
-        with pytest.raises(duckdb.Error, match="none$"):
+        with pytest.raises(duckdb.Error, match=r"none$"):
             connection.sql("FROM kafkastore(topic_name := 't')").fetchall()
 
 
