@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from kafkastore.arguments import INT64_MAX, INT64_MIN
 from kafkastore.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.log_table import LogTable
+from kafkastore.store.log_table import LogTable, without_traceback
 from kafkastore.store.record_limits import RecordLimits
 
 try:
@@ -32,19 +33,43 @@ if TYPE_CHECKING:
 
 _FORMAT = dataset.IpcFileFormat()
 _FILES = LocalFileSystem()
-#: The table macro: all arguments are optional.
+#: The table macro: all arguments are optional. DuckDB computes what is constant before it reads.
 _MACRO = """
 CREATE OR REPLACE TEMP MACRO {name}(
     topic_name := NULL, start_timestamp := NULL, end_timestamp := NULL,
     start_offset := NULL, end_offset := NULL
 ) AS TABLE
-SELECT * FROM {name}
-WHERE (topic_name IS NULL OR topic = topic_name)
-    AND (start_timestamp IS NULL OR "timestamp" >= start_timestamp)
-    AND (end_timestamp IS NULL OR "timestamp" < end_timestamp)
+SELECT {name}.* FROM (
+    SELECT CASE
+        WHEN topic_name IS NULL OR topic_name::VARCHAR IN ({topics}) THEN true
+        ELSE error(concat('no topic ''', topic_name, {paths}, coalesce(
+            '; did you mean ' || (
+                SELECT string_agg(near, ' or ') FROM (
+                    SELECT near FROM (VALUES {rows}) AS known(near)
+                    WHERE jaro_winkler_similarity(lower(near), lower(topic_name::VARCHAR)) > 0.8
+                    ORDER BY jaro_winkler_similarity(lower(near), lower(topic_name::VARCHAR)) DESC
+                    LIMIT 3
+                )
+            ) || '?',
+            {others}
+        )))
+    END AS is_known
+), {name}
+WHERE is_known
+    AND (topic_name IS NULL OR topic = topic_name::VARCHAR)
+    AND (start_timestamp IS NULL OR "timestamp" >= {start_timestamp})
+    AND (end_timestamp IS NULL OR "timestamp" < {end_timestamp})
     AND (start_offset IS NULL OR "offset" >= start_offset)
     AND (end_offset IS NULL OR "offset" < end_offset)
 """
+#: A time of any of DuckDB's types; an integer is in ms since 1970.
+_TIME = """CASE
+    WHEN regexp_full_match({0}::VARCHAR, '-?[0-9]+')
+    THEN make_timestamptz(1000 * {0}::VARCHAR::BIGINT)
+    ELSE {0}::VARCHAR::TIMESTAMPTZ
+END"""
+#: How many of a store's topics an error names.
+_SHOWN_TOPICS = 3
 
 
 def register(
@@ -70,8 +95,8 @@ def register(
         As for `LogStore.to_arrow`. Of all columns only those that a query uses are read.
     name : str
         Of the view of all topics, and of the table macro with the optional arguments `topic_name`,
-        `start_timestamp`, `end_timestamp`, `start_offset` and `end_offset`. Without the columns of
-        these arguments there is no macro.
+        `start_timestamp`, `end_timestamp`, `start_offset` and `end_offset`. An integer as a time is
+        in ms since 1970. Without the columns of these arguments there is no macro.
     indexes : str
         As for `PartitionLog.to_arrow`. By default time indexes are trusted, so that a filter on
         `timestamp` need not read all of the log.
@@ -112,8 +137,28 @@ def register(
     for topic, some in by_topic.items():
         connection.register(topic, view_of(some))
     if {"topic", "timestamp", "offset"} <= {*every.schema.names}:
-        quoted = '"' + name.replace('"', '""') + '"'
-        connection.execute(_MACRO.format(name=quoted))
+        connection.execute(_macro(name, list(by_topic), store.paths))
+
+
+def _macro(name: str, topics: Sequence[str], paths: Iterable[Path]) -> str:
+    """Return the statement that makes the table macro."""
+    literals = [*map(_literal, topics)] or ["NULL"]
+    shown = ", ".join(topics[:_SHOWN_TOPICS])
+    others = f"among its topics are {shown}" if topics else "it has none"
+    return _MACRO.format(
+        name='"' + name.replace('"', '""') + '"',
+        topics=", ".join(literals),
+        rows=", ".join(f"({each})" for each in literals),
+        paths=_literal(f"' in {' and '.join(map(str, paths))}"),
+        others=_literal(f"; {others}"),
+        start_timestamp=_TIME.format("start_timestamp"),
+        end_timestamp=_TIME.format("end_timestamp"),
+    )
+
+
+def _literal(text: str) -> str:
+    """Return a text as a string of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _check_distinct(names: Sequence[str]) -> None:
@@ -140,7 +185,7 @@ class _Scanner(NamedTuple):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader of the rows."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.read())
+        return pa.RecordBatchReader.from_batches(self.schema, without_traceback(self.read()))
 
 
 def _passing(

@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX, whole_number
 from kafkastore.errors import CorruptionError
@@ -15,7 +13,6 @@ from kafkastore.log.damage import CorruptionHandler, OnCorrupt, SkippedBytes
 from kafkastore.log.isolation import Isolation, find_committed, reads_committed
 from kafkastore.log.log_view import LogView
 from kafkastore.log.range_scan import RangeScan
-from kafkastore.segment.log_file import BatchRun
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.wrapped_offsets import wrong_offsets
 
@@ -39,18 +36,14 @@ def read_batches(
     scan = RangeScan(log, start, end, damage)
     is_few = end_offset is not None
     for segment, run, headers, _ in scan.runs(verify_crc=verify, decodes=decodes, few=is_few):
-        is_asked = headers["last_offset"] >= scan.first_offset
-        asked = np.flatnonzero(is_asked).tolist()
-        if not verify and not is_asked[0] and not _has_start(headers, asked, scan.first_offset):
-            _check_before(scan, segment, run, int(np.flatnonzero(~is_asked)[-1]))
-            if scan.damage.has_stopped:
+        for index in np.flatnonzero(headers["last_offset"] >= scan.first_offset).tolist():
+            smallest = int(headers["last_offset"][index - 1]) + 1 if index else run.smallest_offset
+            if smallest >= end:
                 return
-        for index in asked:
             data = run.batch(index)
             batch = RecordBatch(bytes(data) if copied else data, int(headers["position"][index]))
-            if headers["last_offset"][index] >= end and _first_offset(batch, segment) >= end:
+            if headers["last_offset"][index] >= end and not _may_begin_before(end, batch):
                 return
-            smallest = int(headers["last_offset"][index - 1]) + 1 if index else run.smallest_offset
             yield segment, batch, smallest
 
 
@@ -119,25 +112,12 @@ def first_timestamp(
     return None
 
 
-def _has_start(headers: NDArray[Any], asked: list[int], start_offset: int) -> bool:
-    """Return whether the first requested batch contains the start."""
-    return bool(asked) and 0 <= headers["base_offset"][asked[0]] <= start_offset
-
-
-def _check_before(scan: RangeScan, segment: LogSegment, run: BatchRun, index: int) -> None:
-    """Verify the last batch before the start: it may contain the start."""
+def _may_begin_before(offset: int, batch: RecordBatch) -> bool:
+    """Return whether a batch has smaller offsets; a wrapper is decompressed to know."""
     try:
-        RecordBatch(run.batch(index), int(run.headers["position"][index])).verify()
-    except CorruptionError as error:
-        scan.damage.skip_batch(error, segment, run.headers[index])
-
-
-def _first_offset(batch: RecordBatch, segment: LogSegment) -> int:
-    """Return a batch's first offset; a wrapper message must be decompressed for it."""
-    try:
-        return batch.base_offset
-    except CorruptionError as error:
-        raise error.located(segment.log_path) from error
+        return batch.base_offset < offset
+    except CorruptionError:  # who decodes the batch reports it
+        return True
 
 
 def _first_timestamp_of(batch: RecordBatch) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptBatchError, CorruptionError, SegmentGoneError
+from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.log.damage import CorruptionHandler
 from kafkastore.log.log_view import LogView
 from kafkastore.segment.log_file import (
@@ -25,6 +26,7 @@ from kafkastore.segment.log_file import (
     LogFile,
 )
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.wrapped_offsets import decode_error
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.record_columns import RecordColumns
@@ -112,9 +114,18 @@ class ScannedRun(NamedTuple):
                 )
             except CorruptionError as error:
                 done = int(np.searchsorted(self.headers["position"], error.position or 0))
-                self.damage.skip_batch(error, self.segment, self.headers[done])
+                reason = self._decode_error(done, columns.max_decompressed_bytes) or error
+                self.damage.skip_batch(reason, self.segment, self.headers[done])
                 done = len(self.headers) if self.damage.has_stopped else done + 1
             yield done
+
+    def _decode_error(self, slot: int, max_decompressed_bytes: int) -> CorruptionError | None:
+        """Return the error of a batch as those who read records one by one raise it."""
+        position = int(self.headers["position"][slot])
+        at = int(np.searchsorted(self.run.headers["position"], position))
+        before = self.run.headers["last_offset"][at - 1] + 1 if at else self.run.smallest_offset
+        batch = RecordBatch(self.run.batch(at), position)
+        return decode_error(batch, int(before), max_decompressed_bytes)
 
     def decoded(self, columns: RecordColumns) -> Iterator[tuple[int, dict[str, Any]]]:
         """Decode batches into empty columns; yield rows and buffers after each step."""
@@ -209,6 +220,9 @@ class RangeScan:
     ) -> Iterator[DecodedRun]:
         """Decode the batches of a run."""
         headers = run.headers
+        # Not those after the end: of a wrapper only the messages say where it begins.
+        within = int(np.searchsorted(headers["last_offset"], self._end_offset - 1)) + 1
+        headers = headers[: within if run.smallest_offset < self._end_offset else 0]
         if self.first_offset > self._start_offset:
             headers = headers[headers["last_offset"] >= self.first_offset]
         if aborted is not None:

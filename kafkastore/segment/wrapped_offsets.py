@@ -45,6 +45,22 @@ def wrong_offsets(
     return CorruptBatchError(what, position=position)
 
 
+def decode_error(
+    batch: RecordBatch, smallest: int, max_decompressed_bytes: int
+) -> CorruptionError | None:
+    """Return why a batch's records can't be read; None if they can.
+
+    `smallest` is the offset after the batch before.
+    """
+    try:
+        batch.check_records(max_decompressed_bytes=max_decompressed_bytes)
+        if batch.magic == 2 or batch.count is not None:
+            return None
+        return wrong_offsets(*batch.message_offsets, batch.last_offset, smallest, batch.position)
+    except CorruptionError as error:
+        return error
+
+
 def find_wrong_wrappers(
     data: memoryview, headers: NDArray[Any], next_offset: int
 ) -> Iterator[WrongWrapper]:

@@ -309,7 +309,11 @@ class LogStore(ArrowExport):
         ------
         UnknownTopicError
             If the store has no partition of it; `nearest` has similar names.
+        ArgumentTypeError
+            If `name` is not a str.
         """
+        if not isinstance(name, str):
+            raise ArgumentTypeError("name", "a topic's name such as 'orders'", name)
         return self.topics[name]
 
     def to_arrow(
@@ -458,6 +462,9 @@ class LogStore(ArrowExport):
 
 def no_partition(store: LogStore, topic_partition: TopicPartition) -> KeyError:
     """Return the error for a partition that a store does not contain."""
+    topic, number = topic_partition
+    if number < 0:  # Python's last item, to those who take partitions for a list
+        return KeyError(f"no partition {number} of topic {topic!r}: they are numbered from 0")
     return KeyError(f"no partition {topic_partition} in {' and '.join(map(str, store.paths))}")
 
 

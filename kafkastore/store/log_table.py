@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakSet
 
-from kafkastore.errors import MissingExtraError
+from kafkastore.errors import KafkaStoreError, MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_view import LogView
 from kafkastore.log.record_reading import read_many
@@ -117,7 +118,29 @@ class LogTable:
 
         Columns are cast to the types of `requested_schema`, which has the same names.
         """
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        batches = without_traceback(self._iterate())
+        reader = pa.RecordBatchReader.from_batches(self.schema, batches)
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Iterate over batches; an error has no traceback, which Arrow would print.
+
+    Other libraries are given the text of an error, and no error of Python.
+    """
+    errors: list[BaseException] = []
+
+    def until_error() -> Generator[pa.RecordBatch, None, None]:
+        try:
+            yield from batches
+        except (KafkaStoreError, OSError) as error:
+            error.__cause__ = error.__context__ = None
+            errors.append(error.with_traceback(None))
+
+    ended = until_error()
+    ended.close()
+    # A generator that has ended raises what is thrown into it, and adds no line of Python.
+    return chain(until_error(), map(ended.throw, errors))
 
 
 def table_of_partitions(

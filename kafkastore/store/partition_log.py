@@ -118,8 +118,8 @@ class PartitionLog(LogView, ArrowExport):
         Raises
         ------
         CorruptBatchError
-            If bytes break the format. Only of the batch before `start_offset` the checksum is
-            checked: of the others `RecordBatch.verify` checks it.
+            If bytes break the format. Checksums are not checked: `RecordBatch.verify` checks one. A
+            batch whose header is wrong, and ends before `start_offset`, is then not noticed.
         """
         damage = CorruptionHandler(on_corrupt, skipped)
         for _, batch, _ in read_batches(

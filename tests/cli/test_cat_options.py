@@ -136,6 +136,18 @@ def table_of(path: Path) -> pa.Table:
         (["-o", "-10"], "-o is the output file"),
         (["-o", "s@1500000000000"], "-o is the output file"),
         (["-o", "{topic}/{day}"], "unknown field {day}"),
+        (["-o", "out/"], "out/ is a directory: add the name of a file"),
+        (["-o", "by-topic/{topic}/"], "is a directory"),
+        (["-o", "{nope}.csv"], "unknown field {nope}; the fields are {topic}, {partition}, {date}"),
+        (["-o", "{Topic}.csv"], "unknown field {Topic}"),
+        (["-o", "{ topic }.csv"], "unknown field { topic }"),
+        (["-o", "{partition:03}.csv"], "unknown field {partition:03}"),
+        (["-o", "{}.csv"], "unknown field {}"),
+        (["-o", "{topic.csv"], "unmatched { in {topic.csv"),
+        (["-o", "topic}.csv"], "unmatched } in topic}.csv"),
+        (["-o", "{{topic}}.csv"], "unmatched { in {{topic}}.csv"),
+        (["-o", "{topic}{.csv"], "unmatched { in {topic}{.csv"),
+        (["-o", "{topic}/{date.csv"], "unmatched { in {topic}/{date.csv"),
     ],
 )
 def test_wrong_options_are_one_sentence(
@@ -342,6 +354,22 @@ def test_a_pattern_divides_records_among_files(
     assert files_below(out) == expected
 
 
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("zone", [[], ["--tz", "Asia/Tokyo"]])
+def test_times_after_the_year_9999_are_undated(
+    run: Run, tmp_path: Path, form: str, zone: list[str]
+) -> None:
+    last = 253_402_300_799_999  # the last ms of 9999 in UTC
+    times = [last - DAY, last + DAY, 2**53, 2**62, 2**63 - 1, -1]
+    records = [record(at, time) for at, time in enumerate(times)]
+    limits = {"message.timestamp.after.max.ms": 2**63 - 1}
+    root = write_log(tmp_path / "logs", {"t-0": records}, **limits)
+    out = tmp_path / "out"
+    assert run("cat", root, "-o", out / f"{{date}}.{form}", *zone).code == 0
+    date = "9999-12-31" if zone else "9999-12-30"
+    assert {path.name for path in out.iterdir()} == {f"{date}.{form}", f"undated.{form}"}
+
+
 def test_columns_are_divided_too(
     run: Run, dated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -434,8 +462,3 @@ def test_divided_files_are_never_in_the_input_directory(run: Run, dated: Path) -
     for pattern in ("{topic}.json", "new/{date}.json"):
         assert_one_sentence(run("cat", dated, "-o", dated / pattern), "only read")
     assert sorted(dated.rglob("*")) == before
-
-
-def test_a_name_with_other_braces_is_one_file(run: Run, dated: Path, tmp_path: Path) -> None:
-    assert run("cat", dated, "-o", tmp_path / "{x}.json").code == 0
-    assert len((tmp_path / "{x}.json").read_text().splitlines()) == 13

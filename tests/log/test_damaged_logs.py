@@ -9,16 +9,22 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.chance_logs import TOPIC, write_chance_logs
 from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.record_format import GZIP, ZSTD, Batch, Row, marker
 from models.record_strategies import bounded, logs
+from models.seed import SEED, examples
 from models.written_log import UnsyncedFileSystem
 
 import kafkastore
 from kafkastore import CorruptBatchError, KafkaStoreError, LogDirWriter
 
+from .test_parallel_reading import use_small_pieces
 from .written_logs import new_record
+
+PARTITIONS = 12
+
 
 
 def damage(path, source):
@@ -92,6 +98,104 @@ def test_records_that_are_read_were_written(log, source):
         }
         assert rows <= written
         assert (error is None) == (arrow_error is None)
+
+
+def offset_near(log, source):
+    """None, or an offset in a log, before it or after it."""
+    if source.randrange(3) == 0:
+        return None
+    bases = [segment.base_offset for segment in log.segments]
+    return max(source.choice(bases) + source.randrange(-3, 30), 0)
+
+
+def what_is_read(rows, skipped):
+    """Offsets, keys and values before an error; the error; the skipped bytes."""
+    found, error = until_error(rows)
+    described = error and (type(error), str(error), getattr(error, "position", None))
+    return found, described, skipped
+
+
+def by_records(log, options):
+    skipped = []
+    records = log.records(skipped=skipped, **options)
+    return what_is_read(((each.offset, each.key, each.value) for each in records), skipped)
+
+
+def by_arrow(log, threads, options):
+    skipped = []
+    columns = ["offset", "key", "value", "headers"]
+    table = log.to_arrow(columns, threads=threads, skipped=skipped, **options)
+    rows = (
+        (row["offset"], row["key"], row["value"]) for batch in table for row in batch.to_pylist()
+    )
+    return what_is_read(rows, skipped)
+
+
+def by_batches(log, options, decoded_elsewhere):
+    """As `by_records`; decoding damage is taken from the skipped bytes of another reader."""
+    start, end, choice = (options[name] for name in ("start_offset", "end_offset", "on_corrupt"))
+    skipped = []
+    batches, *found = what_is_read(
+        log.batches(start, end, on_corrupt=choice, skipped=skipped), skipped
+    )
+    unread = {(each.position, each.end_offset) for each in decoded_elsewhere}
+    start, end = log.bounds(start, end)
+    rows = [
+        (each.offset, each.key, each.value)
+        for batch in batches
+        if not batch.is_control and (batch.position, batch.last_offset + 1) not in unread
+        for each in batch.records()
+        if start <= each.offset < end
+    ]
+    return rows, *found
+
+
+@pytest.mark.filterwarnings("ignore::kafkastore.UnknownLogStartWarning")
+def test_all_readers_find_the_same_rows_and_the_same_damage(tmp_path, monkeypatch):
+    use_small_pieces(monkeypatch)
+    chance = random.Random(SEED)
+    write_chance_logs(tmp_path / "logs", SEED, PARTITIONS, is_clean=False)
+    for number in range(PARTITIONS):
+        for path in sorted((tmp_path / f"logs/{TOPIC}-{number}").glob("*.log")):
+            if chance.random() < 0.5:
+                damage(path, chance)
+        log = kafkastore.open(tmp_path / "logs")[TOPIC, number]
+        for _ in range(examples(80)):
+            options = {
+                "start_offset": offset_near(log, chance),
+                "end_offset": offset_near(log, chance),
+                "verify": chance.random() < 0.3,
+                "on_corrupt": chance.choice(("raise", "skip", "stop")),
+                "include_control": chance.random() < 0.3,
+                "isolation": chance.choice(("read_uncommitted", "read_committed")),
+            }
+            expected = by_records(log, options)
+            for threads in (1, 2):
+                assert by_arrow(log, threads, options) == expected, (number, threads, options)
+            options |= {
+                "verify": False, "include_control": False, "isolation": "read_uncommitted",
+                "on_corrupt": "skip",
+            }  # fmt: skip
+            rows, error, skipped = by_records(log, options)
+            found = by_batches(log, options, skipped)
+            assert found[:2] == (rows, error), (number, options)
+            assert {*found[2]} <= {*skipped}, (number, options)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_broken_headers_are_found_although_other_records_are_asked_for(tmp_path, start):
+    batch = Batch((Row(0, 5, headers=(("name", b"x"),)), Row(1, 6)))
+    root = Log((Segment(0, (batch, Batch((Row(2, 7),)))),)).write(tmp_path / "logs")
+    path = root / "t-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"name") - 1] = 2  # its length: the bytes after the name are then a value
+    path.write_bytes(data)
+    log = kafkastore.open(root)["t-0"]
+    options = {"start_offset": start, "verify": False, "on_corrupt": "skip"}
+    rows, error, skipped = by_records(log, options)
+    assert ([offset for offset, *_ in rows], error) == ([2], None)
+    assert [(each.position, each.end_offset) for each in skipped] == [(0, 2)]
+    assert by_arrow(log, 1, options) == (rows, error, skipped)
 
 
 KINDS = {

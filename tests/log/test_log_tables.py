@@ -12,6 +12,7 @@ from models.iteration import until_error
 from models.log_directory import Log, Segment
 from models.open_files import open_files
 from models.record_format import Batch, Row
+from models.record_frames import write_logs
 from models.refused import refused
 
 import kafkastore
@@ -85,6 +86,21 @@ def test_an_unknown_topic_is_refused_with_similar_names_or_else_some(
         assert (caught.value.topic, caught.value.nearest) == (name, nearest)
         assert caught.value.others == others
         assert caught.value.paths == store.paths
+
+
+@pytest.mark.parametrize("name", [3, None, b"orders", ("orders", 0), ["orders"], ["a", "b"]])
+def test_the_name_of_a_topic_must_be_a_str(store: LogStore, name: Any) -> None:
+    with refused("name", ArgumentTypeError):
+        store.topic(name)
+    with pytest.raises((UnknownTopicError, ArgumentTypeError)):
+        store.topics[name]
+
+
+def test_partitions_are_not_counted_from_the_end(store: LogStore) -> None:
+    for ask in (lambda: store.topic("a")[-1], lambda: store["a", -1]):
+        with pytest.raises(KeyError, match="numbered"):
+            ask()
+    assert -1 not in store.topic("a")
 
 
 def test_a_topic_is_no_partition(store: LogStore) -> None:
@@ -268,3 +284,19 @@ def test_the_dictionary_of_topics_is_the_same_in_all_batches(store: LogStore) ->
     ].to_pylist()
     assert str(table.to_pandas()["topic"].dtype) == "category"
     assert isinstance(table, LogTable)
+
+
+def test_other_libraries_are_given_one_sentence_of_an_error(tmp_path: Path) -> None:
+    root = write_logs(tmp_path / "logs", {"a-0": numbered(0, 10)})
+    store = kafkastore.open(root)
+    path = next(root.rglob("00000000000000000005.log"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    for table in (store, store.topic("a"), store["a", 0], store.to_arrow("a")):
+        with pytest.raises(pa.ArrowException) as caught:
+            pa.table(table)
+        assert str(path) in str(caught.value)
+        assert "Traceback" not in str(caught.value)
+    with pytest.raises(CorruptBatchError):
+        store.to_arrow().to_reader().read_all()

@@ -219,8 +219,13 @@ def test_a_broken_wrapper_at_the_end_of_a_range_is_reported_with_its_file(opened
     broken = message(1, 9, 5, None, b"not gzip at all", GZIP)
     found = opened(Log((Segment(0, numbered(0, 1), tail=broken),)))
     with pytest.raises(CorruptBatchError) as caught:
-        list(found.batches(0, 5))
+        list(found.records(0, 5))
     assert caught.value.path == found.segments[0].log_path
+    skipped = []
+    records = found.records(0, 5, on_corrupt="skip", skipped=skipped)
+    assert [record.offset for record in records] == [0, 1]
+    assert [each.path for each in skipped] == [found.segments[0].log_path]
+    assert len(list(found.batches(0, 5))) == len(list(found.batches())) == 3  # none is decoded
 
 
 def test_a_corrupt_offset_does_not_lead_to_another_file(opened):
@@ -298,7 +303,7 @@ def test_an_error_that_is_kept_gathers_no_traceback(opened):
         assert len(set(found[1:])) == 1
 
 
-def test_batches_from_an_offset_do_not_miss_one_whose_header_has_another(opened):
+def test_only_readers_that_verify_find_a_batch_whose_header_ends_before_the_start(opened):
     """The magic of a batch is changed to 0: as a message it would end with its first offset."""
     batches = [Batch(tuple(Row(slot, slot, b"k", b"v") for slot in range(3)))] * 3
     log = opened(Log((Segment(0, tuple(in_a_row(batches))),)))
@@ -307,12 +312,14 @@ def test_batches_from_an_offset_do_not_miss_one_whose_header_has_another(opened)
     changed[size + 16] ^= 2
     path.write_bytes(changed)
     log.refresh()
-    with pytest.raises(ChecksumError) as caught:
-        list(log.batches(4))
-    assert (caught.value.path, caught.value.position) == (path, size)
-    skipped = []
-    found = log.batches(4, on_corrupt="skip", skipped=skipped)
-    assert [batch.base_offset for batch in found] == [6]
-    assert [each.position for each in skipped] == [size]
-    assert not list(log.batches(4, on_corrupt="stop", skipped=[]))
-    assert [batch.base_offset for batch in log.batches(7)] == [6]
+    for read in (lambda: list(log.records(4)), lambda: log.to_arrow(start_offset=4).read_all()):
+        with pytest.raises(ChecksumError) as caught:
+            read()
+        assert (caught.value.path, caught.value.position) == (path, size)
+    unverified = {"on_corrupt": "skip", "skipped": []}
+    assert [batch.base_offset for batch in log.batches(4, **unverified)] == [6]
+    unverified["verify"] = False
+    assert [record.offset for record in log.records(4, **unverified)] == [6, 7, 8]
+    rows = log.to_arrow(["offset"], start_offset=4, **unverified).read_all()
+    assert rows["offset"].to_pylist() == [6, 7, 8]
+    assert unverified["skipped"] == []

@@ -1,11 +1,14 @@
 """`kafkastore.duckdb.register`: rows as of a table in memory, and few bytes read."""
 from __future__ import annotations
 
+import shutil
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -265,5 +268,77 @@ def test_corrupt_bytes_are_errors_that_name_them(tmp_path: Path) -> None:
         with pytest.raises(duckdb.Error) as caught:
             connection.sql("SELECT count(value) FROM a").fetchall()
         assert str(path) in str(caught.value)
+        assert "Traceback" not in str(caught.value)
         register(connection, root, on_corrupt="skip", skipped=[])
         assert connection.sql("SELECT count(value) FROM a").fetchall() == [(38,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("ordres", "no topic 'ordres' in {}; did you mean orders?"),
+        ("ORDERS", "no topic 'ORDERS' in {}; did you mean orders?"),
+        ("zzz", "no topic 'zzz' in {}; among its topics are it's, orders"),
+        ("", "no topic '' in {}; among its topics are it's, orders"),
+    ],
+)
+@pytest.mark.parametrize("query", ["FROM {}", "FROM {} LIMIT 1", "SELECT count(*) FROM {}"])
+@pytest.mark.parametrize("bounds", ["", ", start_offset := 1000", ", end_timestamp := 0"])
+def test_the_macro_names_a_topic_that_does_not_exist(
+    tmp_path: Path, name: str, sentence: str, query: str, bounds: str
+) -> None:
+    log = Log((Segment(0, (Batch((Row(0, 5, b"k", b"v"),)),)),))
+    root = write_logs(tmp_path / "it's {logs}", {"it's-0": log, "orders-0": log})
+    with connect() as connection:
+        register(connection, root)
+        for argument, values in ((f"'{name}'", []), ("?", [name])):
+            asked = query.format(f"kafkastore(topic_name := {argument}{bounds})")
+            with pytest.raises(duckdb.Error) as caught:
+                connection.execute(asked, values).fetchall()
+            assert str(caught.value).endswith(sentence.format(root)), asked
+
+
+def test_the_macro_of_no_topics_names_one_too(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs/meta.properties").write_text("version=0\nbroker.id=0\n")
+    with connect() as connection:
+        register(connection, tmp_path / "logs")
+        assert connection.sql("FROM kafkastore()").fetchall() == []
+        with pytest.raises(duckdb.Error, match=r"none$"):
+            connection.sql("FROM kafkastore(topic_name := 't')").fetchall()
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        START + 65 * 60_000, str(START + 65 * 60_000),
+        datetime.fromtimestamp(START // 1000 + 65 * 60, UTC),
+        datetime.fromtimestamp(START // 1000 + 65 * 60, UTC).replace(tzinfo=None),
+        datetime.fromtimestamp(START // 1000 + 65 * 60, UTC).isoformat(),
+        np.datetime64(START + 65 * 60_000, "ms"),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_the_macro_takes_times_as_ms_and_as_any_type_of_time(store: LogStore, moment: Any) -> None:
+    with connect() as connection:
+        register(connection, store)
+        before = bytes_read()
+        query = "SELECT count(value) FROM kafkastore(topic_name := 'b', {} := ?)"
+        assert connection.execute(query.format("start_timestamp"), [moment]).fetchall() == [(100,)]
+        assert bytes_read() - before < 100 * RECORD_BYTES + SEARCH_BYTES + 16_384
+        assert connection.execute(query.format("end_timestamp"), [moment]).fetchall() == [(3900,)]
+
+
+@pytest.mark.parametrize("query", ["FROM a", "FROM kafkastore WHERE topic = 'a'"])
+def test_a_directory_that_was_deleted_meanwhile_is_an_error_without_a_traceback(
+    tmp_path: Path, query: str
+) -> None:
+    root = write_numbered(tmp_path / "logs", ["a-0"], 40)
+    with connect() as connection:
+        register(connection, root)
+        shutil.rmtree(root)
+        with pytest.raises(duckdb.Error) as caught:
+            connection.sql(query).fetchall()
+    assert str(root / "a-0") in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert len(str(caught.value).strip().splitlines()) == 1

@@ -26,23 +26,29 @@ if TYPE_CHECKING:
     from kafkastore.store.partition_log import PartitionLog
 
 _FIELDS = ("topic", "partition", "date")
-_FIELD = re.compile(r"\{(\w*)\}")
+_FIELD = re.compile(r"\{(" + "|".join(_FIELDS) + r")\}")
+#: Any other use of a brace.
+_OTHER_BRACES = re.compile(r"\{[^{}]*\}?|\}")
 #: Writers that may keep rows or buffers in memory at a time.
 _MOST_UNSETTLED = 8
-#: In place of the date of a record without a timestamp, or with one beyond the calendar.
+#: In place of the date of a record without a timestamp, or with one after the year 9999.
 UNDATED = "undated"
 
 
 def fields_of(output: Path) -> frozenset[str]:
-    """Return the fields in the name of an output; raise for unknown ones.
-
-    Without a known field the name is that of one file, whatever it contains.
-    """
-    found = frozenset(_FIELD.findall(str(output)))
-    if not found.isdisjoint(_FIELDS) and (unknown := found.difference(_FIELDS)):
-        known = ", ".join(f"{{{each}}}" for each in _FIELDS)
-        raise click.UsageError(f"-o: unknown field {{{min(unknown)}}}; the fields are {known}")
-    return found.intersection(_FIELDS)
+    """Return the fields in the name of an output; raise for other braces."""
+    between = _FIELD.split(str(output))[::2]
+    for text in between:
+        if (other := _OTHER_BRACES.search(text)) is not None:
+            what = f"unknown field {other[0]}"
+            if other[0] == "}" or not other[0].endswith("}"):
+                what = f"unmatched {other[0][0]} in {output}"
+            known = ", ".join(f"{{{each}}}" for each in _FIELDS)
+            raise click.UsageError(
+                f"-o: {what}; the fields are {known}; for a file with other braces in its name, "
+                f"redirect standard output"
+            )
+    return frozenset(_FIELD.findall(str(output)))
 
 
 class PatternWriter:

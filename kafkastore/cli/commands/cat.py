@@ -16,7 +16,7 @@ from kafkastore.cli.cat.layout import FORMS, choose_layout
 from kafkastore.cli.cat.reading import count_records, of_latest, read_batches
 from kafkastore.cli.cat.record_filter import filter_options, parse_filter
 from kafkastore.cli.cat.record_writer import RecordWriter
-from kafkastore.cli.options.selection import ANY_PATH, Selection
+from kafkastore.cli.options.selection import FILE_PATH, Selection
 from kafkastore.cli.options.times import Moment, indexes_option
 from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import print_note
@@ -83,7 +83,7 @@ Ranges = Iterable[tuple[PartitionLog, Bounds]]
 @click.option(
     "-o",
     "--output",
-    type=ANY_PATH,
+    type=FILE_PATH,
     metavar="FILE",
     help="Write to this file, which appears when it is complete; - is standard output. {topic}, "
     "{partition} and {date} in its name divide the records among files.",

@@ -37,6 +37,18 @@ class _LocalPath(click.Path):
         return super().convert(open_path(value), param, context)
 
 
+class _FilePath(_LocalPath):
+    """A local path of a file; refuses a slash at its end, which ``pathlib`` drops."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        """Return the path."""
+        if str(value).endswith("/"):
+            self.fail(f"{value} is a directory: add the name of a file", param, context)
+        return super().convert(value, param, context)
+
+
 class _StorePath(click.Path):
     """A path as given, or the local directory that represents a URL."""
 
@@ -61,7 +73,9 @@ class _DestinationPath(click.Path):
 
 #: A local path. The layers below check that it exists and is readable.
 ANY_PATH = _LocalPath(path_type=Path, readable=False)
-#: The same, or a URL, for a path that is only read.
+#: The same, for a file to write.
+FILE_PATH = _FilePath(path_type=Path, readable=False)
+#: A local path or a URL, for a path that is only read.
 STORE_PATH = _StorePath(path_type=Path, readable=False)
 #: The destination of a copy: a local path, or a URL as text.
 DESTINATION = _DestinationPath(path_type=Path, readable=False)

@@ -367,12 +367,32 @@ cdef class RecordBatch:
         CorruptBatchError
             If the records are corrupt.
         """
+        cdef list records = []
+        self._read(max_decompressed_bytes, records)
+        return records
+
+    def check_records(self, *, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
+        """Check that `records` can decode the records; takes little memory.
+
+        Parameters
+        ----------
+        max_decompressed_bytes : int
+            Size limit of a decompressed batch.
+
+        Raises
+        ------
+        CorruptBatchError
+            If the records are corrupt.
+        """
+        self._read(max_decompressed_bytes, None)
+
+    cdef object _read(self, int64_t max_decompressed_bytes, list records):
+        """Decode the records; append them to `records`, if given."""
         cdef const uint8_t[::1] payload = records_of(self.data, &self._header,
                                                      max_decompressed_bytes)
         cdef RecordCursor cursor
         cdef RecordView view
         cdef int got
-        cdef list records = []
         cdef const uint8_t* start = NULL
         if payload.shape[0]:
             start = &payload[0]
@@ -385,11 +405,12 @@ cdef class RecordBatch:
             if got < 0:
                 raise broken(cursor.error.decode(), &self._header)
             if got == 0:
-                return records
-            records.append(Record(
-                view.offset, view.timestamp, kind, optional_bytes(view.key, view.key_size),
-                optional_bytes(view.value, view.value_size),
-                headers_of(&view, &self._header) if view.headers_count else (), epoch))
+                return
+            headers = headers_of(&view, &self._header) if view.headers_count else ()
+            if records is not None:
+                records.append(Record(
+                    view.offset, view.timestamp, kind, optional_bytes(view.key, view.key_size),
+                    optional_bytes(view.value, view.value_size), headers, epoch))
 
     def __reduce__(self):
         return RecordBatch, (bytes(self.data), self.position)

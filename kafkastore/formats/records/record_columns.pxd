@@ -24,7 +24,7 @@ cdef class RecordColumns:
     cdef bint is_special     # bounds, headers or views are requested: records are not just copied
     cdef int64_t start_offset, end_offset, start_timestamp, end_timestamp
     cdef bint has_end_timestamp
-    cdef int64_t max_decompressed_bytes
+    cdef readonly int64_t max_decompressed_bytes
     cdef Py_ssize_t max_rows, max_bytes
     cdef readonly Py_ssize_t rows
     # The capacity of every column, and an upper bound of the bytes each one holds.

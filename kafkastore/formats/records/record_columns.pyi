@@ -13,6 +13,8 @@ BATCH_BYTES: int
 class RecordColumns:
     rows: int
     bytes_bound: int
+    @property
+    def max_decompressed_bytes(self) -> int: ...
     def __init__(
         self,
         columns: Iterable[str],

@@ -111,6 +111,23 @@ cdef MessageOffsets look_at_messages(const BatchHeader* header, const uint8_t* r
     return ARE_IMPOSSIBLE
 
 
+cdef const char* BROKEN_HEADERS = "a record's headers do not end where it ends"
+
+
+cdef bint has_whole_headers(RecordView record) noexcept nogil:
+    """Return whether a record's headers end where it ends."""
+    cdef Cursor fields
+    cdef HeaderView header
+    cdef int32_t _
+    fields.at = record.headers
+    fields.end = record.end
+    fields.failed = False
+    for _ in range(record.headers_count):
+        if not read_header(&fields, &header):
+            return False
+    return fields.at == fields.end
+
+
 cdef class RecordColumns:
     """Columns of records, for one thread at a time.
 
@@ -486,13 +503,17 @@ cdef class RecordColumns:
             got = next_record(&cursor, &record)
             if got <= 0:
                 break
-            if record.offset < start_offset or record.offset >= end_offset:
+            if record.offset < start_offset or record.offset >= end_offset or (
+                    is_special and not self._is_in_time(record.timestamp)):
+                # A batch with any broken headers gives no rows, whichever of its rows are wanted.
+                if self.want_headers and not has_whole_headers(record):
+                    cursor.error = BROKEN_HEADERS
+                    got = -1
+                    break
                 continue
             if is_special:
-                if not self._is_in_time(record.timestamp):
-                    continue
                 if self.want_headers and not self._add_headers(record, row):
-                    cursor.error = "a record's headers do not end where it ends"
+                    cursor.error = BROKEN_HEADERS
                     got = -1
                     break
                 if self.as_views:
