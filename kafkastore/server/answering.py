@@ -136,7 +136,7 @@ class Answering:
             answer = partial(waiting.again, await self._wait(waiting, client))
 
     async def _wait(self, waiting: Waiting, client: Client) -> bool:
-        """Wait until a log has another state, or nobody waits for that; return which."""
+        """Wait until a log has another state, or no request waits for that; return which."""
         while not self.is_over(client):
             left = waiting.deadline - time.monotonic()
             if left <= 0:
