@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkastore.spark.by_value import SentByValue
+from kafkastore.spark.daemon import hide_closed_connections
 from kafkastore.spark.source.filters import Limits, accept_far_times
 from kafkastore.spark.source.options import (
     RECORDS,
@@ -39,6 +40,9 @@ from kafkastore.spark.source.slices import SlicePack
 from kafkastore.store.log_store import open_store
 
 FORMAT = "kafkastore"
+
+# Every worker that plans imports this module before anything else of kafkastore.
+hide_closed_connections()
 
 
 class KafkaStoreDataSource(DataSource):
