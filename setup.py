@@ -10,6 +10,7 @@ from setuptools.command.build_ext import build_ext
 
 CYTHON_MODULES = [
     "kafkastore.cli.cat.line_buffer",
+    "kafkastore.cli.cat.parquet_footer",
     "kafkastore.cli.cat.record_lines",
     "kafkastore.formats.messages.message_codec",
     "kafkastore.formats.primitives.crc",

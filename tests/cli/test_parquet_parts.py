@@ -1,17 +1,21 @@
 """Parquet files of one row group each become one file, as if one writer had written it."""
 
 import io
+from random import Random
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.seed import examples
+from models.refused import refused
+from models.seed import SEED, examples
 from pyarrow import parquet
 
-from kafkastore.cli.cat import column_writer, parquet_parts
+from kafkastore.cli.cat import column_writer
 from kafkastore.cli.cat.column_writer import ColumnWriter
+from kafkastore.cli.cat.parquet_footer import LARGEST_ORDINAL, JoinedFooter
 from kafkastore.cli.cat.parquet_parts import PartsWriter
+from kafkastore.errors import ArgumentValueError
 from kafkastore.log import records_as_arrow
 
 TABLES = st.lists(
@@ -69,12 +73,38 @@ def test_rows_and_statistics_are_those_of_the_parts(tables, has_index, compressi
         at = position + 1
 
 
-def test_more_row_groups_than_their_numbers_allow_have_none(monkeypatch):
-    monkeypatch.setattr(parquet_parts, "_LARGEST_ORDINAL", 2)
-    tables = [table_of([(b"v", number, None)]) for number in range(5)]
-    found = parquet.ParquetFile(joined(tables))
-    assert found.metadata.num_row_groups == 5
-    assert found.read().equals(pa.concat_tables(tables))
+def test_more_row_groups_than_their_numbers_allow_can_be_read():
+    table, part, file = table_of([(b"v", 7, ["h"])]), io.BytesIO(), io.BytesIO()
+    parquet.write_table(table, part)
+    parts, count = PartsWriter(file), LARGEST_ORDINAL + 3
+    for _ in range(count):
+        parts.write(part.getbuffer())
+    parts.close()
+    found = parquet.ParquetFile(file)
+    assert found.metadata.num_row_groups == found.metadata.num_rows == count
+    assert found.read_row_group(count - 1).equals(table)
+
+
+def test_bytes_that_are_no_footer_are_refused_wherever_they_are_cut_or_wrong():
+    part = io.BytesIO()
+    parquet.write_table(table_of([(b"v", 7, ["h"]), (None, -8, [])]), part)
+    data = part.getvalue()
+    footer = data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+    JoinedFooter().add(footer, 5)
+    for size in range(len(footer)):
+        with refused("footer", ArgumentValueError):
+            JoinedFooter().add(footer[:size], 5)
+    random = Random(SEED)
+    for _ in range(20_000):
+        changed = bytearray(footer)
+        for _ in range(random.randrange(1, 4)):
+            changed[random.randrange(len(changed))] = random.randrange(256)
+        joined = JoinedFooter()
+        try:
+            joined.add(bytes(changed), 5)
+        except ArgumentValueError:
+            continue
+        assert joined.finish().endswith(b"\0")
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])

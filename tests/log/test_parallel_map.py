@@ -45,6 +45,59 @@ def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun():
     assert not any(thread.name.startswith("test_") for thread in threading.enumerate())
 
 
+def test_an_owner_that_helps_is_one_of_the_threads_and_takes_the_next_item():
+    may_end, names = threading.Event(), {}
+
+    def work(number):
+        names[number] = threading.current_thread().name
+        if threading.current_thread() is not threading.main_thread():
+            assert may_end.wait(800)
+        if number == 2:
+            raise ValueError("two")
+        return number
+
+    with ParallelMap(work, range(5), 2, "test", owner_helps=True) as found:
+        found.begin()
+        while len(names) < 1:
+            time.sleep(0.001)
+        assert not found.is_next_ready
+        assert found.help(leave=1)
+        assert found.help(leave=1)
+        assert not found.help(leave=2)
+        may_end.set()
+        assert [next(found), next(found)] == [0, 1]
+        assert found.is_next_ready
+        with pytest.raises(ValueError, match="two"):
+            next(found)
+    main = threading.main_thread().name
+    assert (names[0], names[1], names[2]) == ("test_0", main, main)
+    assert set(names.values()) == {"test_0", main}
+
+
+def test_a_thread_that_waited_for_work_does_the_next_item():
+    items, names = [], []
+
+    def work(number):
+        names.append(threading.current_thread().name)
+        return number
+
+    class Items:
+        def __next__(self):
+            if not items:
+                raise StopIteration
+            return items.pop(0)
+
+        def __iter__(self):
+            return self
+
+    with ParallelMap(work, Items(), 3, "test") as found:
+        for number in range(200):
+            items.append(number)
+            found.begin()
+            assert next(found) == number
+    assert len(set(names)) < 20, "threads ended while there was work"
+
+
 def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_reported_before_the_first(tmp_path):
     for name in ("a/t-1", "a/t-0", "b/t-1"):
         (tmp_path / name).mkdir(parents=True)

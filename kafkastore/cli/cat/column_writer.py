@@ -90,7 +90,7 @@ class _Groups(Iterator[list["RecordBatch"]]):
 class _RowGroups:
     """Encodes row groups in threads, as Parquet files in memory; joins them.
 
-    Each thread has one, another one waits for the first that is free, and one is being filled.
+    The owner fills them. While one waits for the first thread that is free, it encodes too.
     """
 
     def __init__(self, file: BinaryIO, columns: Schema, threads: int) -> None:
@@ -102,9 +102,9 @@ class _RowGroups:
         self._rows = self._bytes = 0
         self._groups = _Groups()
         self._encoded = ParallelMap(
-            self._encode, self._groups, threads, "kafkastore-parquet", queued=1
+            self._encode, self._groups, threads, "kafkastore-parquet", queued=2, owner_helps=True
         )
-        self._most_unwritten = threads if threads > 1 else 0
+        self._most_unwritten = threads + 1 if threads > 1 else 0
         self._unwritten = 0
         self._rooms: deque[Buffer] = deque()  # memory for encoded row groups, to be used again
 
@@ -125,11 +125,12 @@ class _RowGroups:
         self._pending, self._rows, self._bytes = [], 0, 0
         self._unwritten += 1
         self._encoded.begin()
+        self._encoded.help(leave=1)
         self._write_down_to(self._most_unwritten)
 
     def _write_down_to(self, count: int) -> None:
-        """Write encoded row groups until only some are left."""
-        while self._unwritten > count:
+        """Write row groups that are encoded, and wait until only some are left."""
+        while self._unwritten > count or self._encoded.is_next_ready:
             self._unwritten -= 1
             part = next(self._encoded, None)
             if part is None:  # an error was raised, and this closes what was written before
@@ -169,6 +170,8 @@ class _RowGroups:
     def settle(self) -> None:
         """Write all rows, also those of an incomplete row group."""
         self._end_group()
+        while self._encoded.help(leave=0):
+            pass
         self._write_down_to(0)
 
     def close(self) -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pyarrow.ipc import RecordBatchFileWriter, RecordBatchStreamWriter
     from pyarrow.parquet import ParquetWriter
 
+#: Of Parquet, before compression: a page and what it is copied to are in a core's own cache.
+_PAGE_BYTES = 128 * 1024
+#: Of Parquet: keys with more distinct values than this are likely all different.
+_DICTIONARY_BYTES = 128 * 1024
 #: The length of file names on most systems.
 _MOST_NAME_BYTES = 255
 #: Names of standard output.
@@ -138,8 +142,9 @@ def open_columns_writer(
     from pyarrow.parquet import ParquetWriter
 
     return ParquetWriter(
-        file, columns, compression="zstd", write_statistics=dated, use_dictionary=repeating
-    )
+        file, columns, compression="zstd", write_statistics=dated, use_dictionary=repeating,
+        data_page_size=_PAGE_BYTES, dictionary_pagesize_limit=_DICTIONARY_BYTES,
+    )  # fmt: skip
 
 
 def mode_of(target: Path) -> int:

@@ -28,7 +28,7 @@ cdef class RecordColumns:
     cdef Py_ssize_t max_rows, max_bytes
     cdef readonly Py_ssize_t rows
     # The capacity of every column, and an upper bound of the bytes each one holds.
-    cdef Py_ssize_t row_capacity, byte_capacity, header_capacity
+    cdef Py_ssize_t row_capacity, header_capacity
     cdef readonly Py_ssize_t bytes_bound
     cdef Binary key, value, header_name, header_value
     cdef Py_ssize_t header_count
@@ -83,7 +83,8 @@ cdef class RecordColumns:
         self, const BatchHeader* header, const uint8_t* buffer, const uint8_t* records,
         const uint8_t* end, const uint8_t* readable_end
     ) noexcept nogil
-    cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil
+    cdef bint _reserve_rows(self, Py_ssize_t rows) noexcept nogil
+    cdef bint _reserve_bytes(self, Binary* column, Py_ssize_t more) noexcept nogil
     cdef bint _reserve_headers(self, Py_ssize_t count) noexcept nogil
     cdef void _add_views(
         self, RecordView record, Py_ssize_t row, const uint8_t* buffer

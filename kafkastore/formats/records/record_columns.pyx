@@ -73,6 +73,7 @@ cdef Py_ssize_t LARGEST_BINARY = 0x7fffffff - 0xffff
 cdef enum:
     SMALLEST_RECORD = 7      # v2: seven one-byte fields
     MOST_TIMES = 128         # how much larger than needed a new block is, at most
+    KEY_SHARE = 8            # of the bytes of values, for keys
 
 cdef enum MessageOffsets:
     ARE_POSSIBLE
@@ -152,8 +153,8 @@ cdef class RecordColumns:
                            or self.start_timestamp > -INT64_MAX - 1)
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self.max_decompressed_bytes = max_decompressed_bytes
-        if not (self._reserve(1, 1) and self._reserve_headers(1)
-                and grow(&self.value.bytes, QUICK_COPY)):
+        if not (self._reserve_rows(1) and self._reserve_headers(1)
+                and grow(&self.key.bytes, QUICK_COPY) and grow(&self.value.bytes, QUICK_COPY)):
             raise MemoryError
         begin_places(&self.key.places)
         begin_places(&self.value.places)
@@ -465,10 +466,13 @@ cdef class RecordColumns:
         if self.bytes_bound + size > LARGEST_BINARY:
             self.error = "more than 2 GiB of records can't be one Arrow batch"
             return BROKEN
-        if ((row + most_rows > self.row_capacity or self.bytes_bound + size > self.byte_capacity)
-                and not self._reserve(row + most_rows, self.bytes_bound + size)):
+        if row + most_rows > self.row_capacity and not self._reserve_rows(row + most_rows):
             return NO_MEMORY
-        if self.want_headers and not self._reserve_headers(self.header_count + size // 2):
+        if copy_key and not self._reserve_bytes(&self.key, size):
+            return NO_MEMORY
+        if self.want_headers and not (self._reserve_headers(self.header_count + size // 2)
+                                      and self._reserve_bytes(&self.header_name, size)
+                                      and self._reserve_bytes(&self.header_value, size)):
             return NO_MEMORY
         if copy_value and not in_room and not self._reserve_values(self.bytes_bound + size):
             return NO_MEMORY
@@ -526,39 +530,42 @@ cdef class RecordColumns:
             self.rows = row
         return APPENDED
 
-    cdef bint _reserve(self, Py_ssize_t rows, Py_ssize_t size) noexcept nogil:
-        """Reserve rows and bytes in all, so that adding a record needs no check.
+    cdef bint _reserve_rows(self, Py_ssize_t rows) noexcept nogil:
+        """Reserve rows in all, so that adding a record needs no check.
 
         New blocks are for as many as will come: one that grows leaves spare ones unused.
         """
         cdef Py_ssize_t place = VIEW_SIZE if self.as_views else 4
-        if rows > self.row_capacity:
-            rows = max(rows + min(MOST_TIMES * rows, self.max_rows), 2 * self.row_capacity)
-            if not (grow_nulls(&self.key.nulls, rows) and grow_nulls(&self.value.nulls, rows)
-                    and grow(&self.key.places, place * (rows + 1))
-                    and grow(&self.value.places, place * (rows + 1))
-                    and grow_nulls(&self.timestamp_nulls, rows)
-                    and grow(&self.offsets, 8 * rows) and grow(&self.timestamps, 8 * rows)
-                    and grow(&self.timestamp_types, 4 * rows)):
-                return False
-            if not (grow_nulls(&self.headers_nulls, rows)
-                    and grow(&self.header_offsets, 4 * (rows + 1))):
-                return False
-            if self.want_per_batch and not (
-                    grow(&self.epochs, 4 * rows) and grow(&self.producers, 8 * rows)
-                    and grow(&self.producer_epochs, 4 * rows)
-                    and grow(&self.transactional, rows) and grow(&self.control, rows)):
-                return False
-            self.row_capacity = rows
-        if size > self.byte_capacity:
-            size = max(size + min(MOST_TIMES * size, self.max_bytes), 2 * self.byte_capacity)
-            if self.copy_key and not grow(&self.key.bytes, size + QUICK_COPY):
-                return False
-            if self.want_headers and not (grow(&self.header_name.bytes, size)
-                                          and grow(&self.header_value.bytes, size)):
-                return False
-            self.byte_capacity = size
+        rows = max(rows + min(MOST_TIMES * rows, self.max_rows), 2 * self.row_capacity)
+        if not (grow_nulls(&self.key.nulls, rows) and grow_nulls(&self.value.nulls, rows)
+                and grow(&self.key.places, place * (rows + 1))
+                and grow(&self.value.places, place * (rows + 1))
+                and grow_nulls(&self.timestamp_nulls, rows)
+                and grow(&self.offsets, 8 * rows) and grow(&self.timestamps, 8 * rows)
+                and grow(&self.timestamp_types, 4 * rows)):
+            return False
+        if not (grow_nulls(&self.headers_nulls, rows)
+                and grow(&self.header_offsets, 4 * (rows + 1))):
+            return False
+        if self.want_per_batch and not (
+                grow(&self.epochs, 4 * rows) and grow(&self.producers, 8 * rows)
+                and grow(&self.producer_epochs, 4 * rows)
+                and grow(&self.transactional, rows) and grow(&self.control, rows)):
+            return False
+        self.row_capacity = rows
         return True
+
+    cdef bint _reserve_bytes(self, Binary* column, Py_ssize_t more) noexcept nogil:
+        """Reserve bytes of keys or of headers; most are much smaller than values.
+
+        A new block is smaller than one for values, and so never one that values were in: all of
+        those were touched.
+        """
+        cdef Py_ssize_t size = column.size + more + QUICK_COPY
+        if size <= column.bytes.capacity:
+            return True
+        return grow(&column.bytes, max(size + min(MOST_TIMES * more, self.max_bytes // KEY_SHARE),
+                                       2 * column.bytes.capacity))
 
     cdef bint _reserve_headers(self, Py_ssize_t count) noexcept nogil:
         """Reserve `count` headers in all."""

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from threading import Lock, Thread
+from threading import Condition, Thread
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ ResultT = TypeVar("ResultT")
 
 #: Queued items per thread, unless said otherwise; as many results may wait for a slow one.
 _QUEUED_PER_THREAD = 2
+#: A thread ends after so many seconds without work; what it allocated belongs to it.
+_LONGEST_IDLE = 0.05
 
 
 class StopFlag:
@@ -47,9 +49,9 @@ class _Shared(Generic[ItemT, ResultT]):
 
     def __init__(self, work: Callable[[ItemT], ResultT], stop: StopFlag) -> None:
         self.work, self.stop = work, stop
-        self.lock = Lock()
+        self.changed = Condition()
         self.queue: deque[tuple[ItemT, Future[ResultT]]] = deque()
-        self.running = 0
+        self.running = self.idle = 0
 
     def result_of(self, item: ItemT) -> ResultT:
         """Process one item; a StopIteration would end the results before their end."""
@@ -59,25 +61,34 @@ class _Shared(Generic[ItemT, ResultT]):
             raise RuntimeError("the work on an item raised StopIteration") from error
 
     def run(self) -> None:
-        """Process the queue, and end when it is empty; never wait for the owner."""
+        """Process the queue, and end when it is empty for long."""
         while True:
-            with self.lock:
+            with self.changed:
+                if not self.queue and not self.stop.is_set:
+                    self.idle += 1
+                    self.changed.wait(_LONGEST_IDLE)
+                    self.idle -= 1
                 if self.stop.is_set or not self.queue:
                     self.running -= 1
                     return
                 item, future = self.queue.popleft()
-            try:
-                future.set_result(self.result_of(item))
-            except BaseException as error:  # raised again in the owner's thread
-                future.set_exception(error)
+            self.process(item, future)
             del item, future  # only the owner keeps a result
+
+    def process(self, item: ItemT, future: Future[ResultT]) -> None:
+        """Process one item of the queue."""
+        try:
+            future.set_result(self.result_of(item))
+        except BaseException as error:  # raised again in the owner's thread
+            future.set_exception(error)
 
 
 class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
     """The results for all items, in order; leaving a `with` block ends the threads.
 
     An error in `work` is raised at its item's turn; no further items start. `close`, the last
-    result and an error wait for the threads. After a fork, the next result is an error.
+    result and an error wait for the threads. After a fork, the next result is an error. If the
+    owner helps, it counts as one of the threads, and must call `help`.
     """
 
     # `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all
@@ -93,12 +104,14 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         *,
         stop: StopFlag | None = None,
         queued: int = _QUEUED_PER_THREAD,
+        owner_helps: bool = False,
     ) -> None:
         self._stop = StopFlag() if stop is None else stop
         self._shared = _Shared(work, self._stop)
         self._items = iter(items)
         self._most_waiting = queued * threads
         self._limit, self._names = threads, map(f"{name}_{{}}".format, count())
+        self._most_running = threads - owner_helps
         self._waiting: deque[Future[ResultT]] = deque()
         self._threads: list[Thread] = []
         self._process = os.getpid()
@@ -131,9 +144,26 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
             except StopIteration:
                 break
 
+    def help(self, *, leave: int) -> bool:
+        """Process an item in the owner's thread if more than `leave` wait for a thread."""
+        with self._shared.changed:
+            if len(self._shared.queue) <= leave:
+                return False
+            item, future = self._shared.queue.popleft()
+        self._shared.process(item, future)
+        return True
+
+    @property
+    def is_next_ready(self) -> bool:
+        """Whether the next result is there, or an error in its place."""
+        return bool(self._waiting) and self._waiting[0].done()
+
     def close(self) -> None:
         """Start no further items, and wait for the running ones; safe to repeat."""
         self._stop.is_set = True
+        if os.getpid() == self._process:    # a lock may have been held during a fork
+            with self._shared.changed:
+                self._shared.changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:  # an interrupt may come before the thread starts
                 thread.join()
@@ -154,9 +184,12 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
 
         future: Future[ResultT] = Future()
         self._waiting.append(future)
-        with self._shared.lock:
+        with self._shared.changed:
             self._shared.queue.append((item, future))
-            if self._shared.running == self._limit:
+            if self._shared.idle >= len(self._shared.queue):
+                self._shared.changed.notify()
+                return
+            if self._shared.running == self._most_running:
                 return
             self._shared.running += 1
         self._threads = [each for each in self._threads if each.is_alive()]
