@@ -104,6 +104,21 @@ def test_no_page_is_wider_than_a_phone(chromium: Browser, site: Path, origin: st
     assert wide == {}
 
 
+@pytest.mark.parametrize("name", ["SECURITY/", "docs/upgrades/", "docs/containers/"])
+def test_tables_with_names_of_tests_or_without_headings_fit_a_phone(
+    chromium: Browser, origin: str, name: str
+) -> None:
+    window = WINDOWS["phone"]
+    page = Page(chromium, origin + name, window.width, window.height, is_phone=True)
+    tables = "[...document.querySelectorAll('.md-typeset table:not([class])')]"
+    widths = page.evaluate(f"{tables}.map(each => each.scrollWidth)")
+    assert widths
+    assert max(widths) < window.width
+    empty = "each => each.tHead.offsetHeight && !each.tHead.textContent.trim()"
+    assert page.evaluate(f"{tables}.filter({empty}).length") == 0
+    page.close()
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

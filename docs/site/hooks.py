@@ -50,6 +50,8 @@ PLACES = {
     "migration": "kafkastore/migration",
 }
 LINK = re.compile(r"(?<!!)\[([^]\[]+)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+#: Names that leave no room for other columns of a table on a phone.
+LONG_NAME = re.compile(r"(?<=<code>)[\w/.:]{30,}(?=</code>)")
 FENCED = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 _FOLDER = tempfile.TemporaryDirectory(prefix="kafkastore-site-")
 
@@ -158,6 +160,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, **_: Any) 
     parts[::2] = [with_plain_bars(link_titles(part, path, known)) for part in parts[::2]]
     text = "".join(parts)
     return with_options(text) if path == COMMAND_LINE else text
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let long names break between their words."""
+    return LONG_NAME.sub(lambda name: re.sub(r"(?<=[/_:])\b|(?<=_)", "<wbr>", name[0]), html)
 
 
 def titles(nav: Any) -> Iterator[tuple[str, str]]:

@@ -81,7 +81,9 @@ def read_users(path: Path) -> Users:
     """
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsersFileError(path, f"can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise UsersFileError(path, f"can't be read: {error}") from error
     if find_spec("scramp") is None:
         raise UsersFileError(path, "SASL needs the extra serve: pip install 'kafkastore[serve]'")

@@ -70,7 +70,7 @@ class Client:
     asked_at: float = 0
     api_key: int = -1
     response_bytes: int = 0
-    #: Whether the client is gone, which could take a response.
+    #: Whether the client can no longer take a response.
     has_left: Callable[[], bool] = bool
 
     @property

@@ -105,12 +105,16 @@ def test_without_spark_the_error_says_how_to_install_it(
     run: Run, sample_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        "kafkastore.cli.options.on_spark.find_spec",
-        lambda name: None if name == "pyspark" else find_spec(name),
-    )
-    ran = run("pipeline", sample_root, "--out", tmp_path / "out")
-    assert_one_sentence(ran, "pyspark is not installed", "-m pip install 'kafkastore[spark]'")
+    for missing, sentence in (
+        (("pyspark",), "pyspark is not installed"),
+        (("pyspark", "jinja2"), "pyspark and jinja2 are not installed"),
+    ):
+        monkeypatch.setattr(
+            "kafkastore.cli.options.on_spark.find_spec",
+            lambda name, missing=missing: None if name in missing else find_spec(name),
+        )
+        ran = run("pipeline", sample_root, "--out", tmp_path / "out")
+        assert_one_sentence(ran, sentence, "-m pip install 'kafkastore[spark]'")
 
 
 def test_ctrl_c_says_how_to_resume(

@@ -71,6 +71,7 @@ def test_without_a_choice_both_outcomes_are_shown_and_nothing_is_changed(
     before = files_of(damaged.parent)
     ran = run("repair", damaged, *options)
     assert ran.code == 1
+    assert ran.out.startswith("choice "), "the summary comes before the details"
     assert re.search(r"--on-corrupt skip +190 +6$", ran.out, re.MULTILINE)
     assert re.search(r"--on-corrupt truncate +9,287 +17$", ran.out, re.MULTILINE)
     assert "nothing was changed" in ran.out

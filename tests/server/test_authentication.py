@@ -198,8 +198,9 @@ def test_a_wrong_users_file_is_refused(logs, tmp_path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsersFileError), serve(logs, users=path):
         pass
-    with pytest.raises(UsersFileError), serve(logs, users=tmp_path / "missing"):
+    with pytest.raises(UsersFileError) as raised, serve(logs, users=tmp_path / "missing"):
         pass
+    assert str(raised.value).count("missing") == 1
 
 
 def test_a_wrong_certificate_is_refused(logs, users):

@@ -4,19 +4,21 @@ import socket
 import struct
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
-@pytest.fixture
-def daemon():
-    """The daemon as Spark starts it, and the port it listens to."""
+@contextmanager
+def started(module, worker, **environment):
+    """Start a daemon as Spark does; yield the process and the port it listens to."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kafkastore.spark.daemon", "pyspark.worker"],
+        [sys.executable, "-m", module, worker],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHON_WORKER_FACTORY_SECRET": "x"},
+        env={**os.environ, "PYTHON_WORKER_FACTORY_SECRET": "x", **environment},
     )
     with process:
         (port,) = struct.unpack(">i", process.stdout.read(4))
@@ -24,10 +26,28 @@ def daemon():
         process.stdin.close()
 
 
+@pytest.fixture
+def daemon():
+    """The daemon of a session's tasks."""
+    with started("kafkastore.spark.daemon", "pyspark.worker") as running:
+        yield running
+
+
 def connected(port):
     to_worker = socket.create_connection(("127.0.0.1", port))
     to_worker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
     return to_worker
+
+
+def wait_for_the_end_of(worker):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:  # the daemon has waited for it
+            return
+        time.sleep(0.01)
+    raise TimeoutError
 
 
 def printed(process):
@@ -52,3 +72,26 @@ def test_a_worker_that_spark_drops_before_it_answers_prints_nothing(daemon):
         to_worker.sendall(struct.pack(">i", 1) + b"x")
         assert to_worker.recv(6)
     assert printed(process) == ""
+
+
+@pytest.mark.parametrize("first_import", ["kafkastore.spark.source.data_source", "sys"])
+def test_a_planning_worker_that_spark_drops_prints_nothing_once_it_has_read(first_import, tmp_path):
+    (tmp_path / "pyspark_planner.py").write_text(
+        f"import {first_import}\n"
+        "def main(infile, outfile):\n"
+        "    outfile.write(b'planned')\n"
+        "    outfile.flush()\n"
+        "    infile.read(1)\n"
+        "    outfile.write(b'end')\n"
+    )
+    with started(
+        "pyspark.daemon", "pyspark_planner", PYTHONPATH=str(tmp_path),
+        PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE="true",  # as Spark sets it
+    ) as (process, port):
+        with connected(port) as to_worker:
+            (worker,) = struct.unpack(">i", to_worker.recv(4))
+            to_worker.sendall(struct.pack(">i", 1) + b"x")
+            while not to_worker.recv(64).endswith(b"planned"):
+                pass
+        wait_for_the_end_of(worker)
+        assert ("Error: [Errno" in printed(process)) == (first_import == "sys")

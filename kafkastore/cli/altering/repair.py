@@ -177,8 +177,8 @@ def _repair(
 
 def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool) -> None:
     """Print what each way of repair costs."""
-    for outcome in outcomes:
-        if as_json:
+    if as_json:
+        for outcome in outcomes:
             write_json(
                 {
                     "kind": "choice",
@@ -188,10 +188,6 @@ def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool
                     "damages": [each._asdict() for each in outcome.damages],
                 }
             )
-            continue
-        print(f"--on-corrupt {outcome.on_corrupt}")
-        _print_damages(outcome, "    ", verbose=verbose)
-    if as_json:
         _print_unrepaired(outcomes[0], as_json=True)
         return
     print_table(
@@ -202,6 +198,9 @@ def _show_choice(outcomes: list[_RepairOutcome], *, as_json: bool, verbose: bool
         ),
         right="bytes removed,files to change",
     )
+    for outcome in outcomes:
+        print(f"--on-corrupt {outcome.on_corrupt}")
+        _print_damages(outcome, "    ", verbose=verbose)
     for outcome in outcomes:
         _print_unrepaired(outcome, as_json=False)
     print("nothing was changed; choose with --on-corrupt; removed bytes are kept in an undo area")

@@ -167,6 +167,7 @@ def check_installed(what: str, packages: Sequence[str]) -> None:
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise NotInstalledError(
-            f"{what} runs on Spark, and {', '.join(missing)} is not installed: "
+            f"{what} runs on Spark, and {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not installed: "
             f"{shlex.quote(sys.executable)} -m pip install 'kafkastore[spark]'"
         )

@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkastore.spark.by_value import SentByValue
+from kafkastore.spark.daemon import hide_closed_connections
 from kafkastore.spark.source.filters import COLUMNS, Limits, accept_far_times
 from kafkastore.spark.source.latest_reading import read_latest_slices
 from kafkastore.spark.source.options import (
@@ -47,6 +48,9 @@ FILTERED_BEFORE = {
     "topic": frozenset(("topic",)),
     "partition": frozenset(("topic", "partition")),
 }
+
+# Every worker that plans imports this module before anything else of kafkastore.
+hide_closed_connections()
 
 
 class KafkaStoreDataSource(DataSource):
