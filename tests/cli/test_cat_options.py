@@ -244,6 +244,15 @@ def test_columns_go_to_a_pipe_without_an_output_option(root: Path) -> None:
         assert read(done.stdout).num_rows == 47
 
 
+@pytest.mark.parametrize("suffix", [".arrow", ".feather", ".ipc"])
+def test_an_arrow_file_has_the_extensions_by_which_tools_name_it(
+    run: Run, root: Path, tmp_path: Path, suffix: str
+) -> None:
+    output = tmp_path / f"rows{suffix}"
+    assert run("cat", root, "-o", output).code == 0
+    assert pa.ipc.open_file(output).read_all().num_rows == 47
+
+
 def on_terminal(*arguments: object, **environment: str) -> tuple[int, str]:
     """Run `cat` with its output on a terminal; return its code, and what the terminal got."""
     ours, theirs = pty.openpty()

@@ -31,7 +31,7 @@ from kafkastore.store.log_store import LogStore
 FORMS = ("text", "json", "csv", *COLUMN_FORMS)
 _FORM_BY_SUFFIX = {
     ".parquet": "parquet", ".arrow": "arrow", ".arrows": "arrows", ".csv": "csv", ".json": "json",
-    ".jsonl": "json", ".ndjson": "json", ".txt": "text",
+    ".jsonl": "json", ".ndjson": "json", ".txt": "text", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 #: Compression is for other programs.
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
