@@ -27,6 +27,7 @@ from kafkastore.changes.plan import Content, FileChange, Inline, Plan, Rebuilt, 
 from kafkastore.checks.segment_check import KEPT_BY_AN_INDEX, is_recovered_without_index
 from kafkastore.errors import (
     CorruptIndexError,
+    CorruptionError,
     KafkaStoreError,
     NotAFileError,
     SegmentGoneError,
@@ -44,6 +45,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.runner import Progress, Runner, Steps, in_threads
+from kafkastore.segment.log_file import SegmentBounds
 from kafkastore.segment.log_segment import REPLACES_SEGMENTS, LogSegment
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES, RebuiltIndexes, rebuild_indexes
 from kafkastore.segment.regular_file import stat_regular
@@ -334,8 +336,9 @@ def _read_segment(
             rules=rules,
             producers=steps,
         )
-        # The broker's recovery accepts offsets that go back or are outside the segment.
-        contradiction = segment.summary.error if rebuilt.reason is None else None
+        contradiction = None
+        if rebuilt.reason is None and rebuilt.valid_bytes == status.st_size:
+            contradiction = _contradiction(rebuilt, segment)
         now = os.stat(segment.log_path)
     except (NotAFileError, SegmentGoneError):
         raise
@@ -343,7 +346,7 @@ def _read_segment(
         return done.not_changed(status.st_size, str(error))
     if (now.st_size, now.st_mtime_ns) != (status.st_size, status.st_mtime_ns):
         return done.not_changed(now.st_size, "the log changes while it is read")
-    if contradiction is not None and rebuilt.valid_bytes == status.st_size:
+    if contradiction is not None:
         return done.not_changed(status.st_size, str(contradiction))
     is_damaged, what = _damage(rebuilt, segment, status.st_size)
     if what is not None:
@@ -366,6 +369,14 @@ def _read_segment(
     except KafkaStoreError as error:
         return done.not_changed(status.st_size, str(error))
     return done
+
+
+def _contradiction(rebuilt: RebuiltIndexes, segment: LogSegment) -> CorruptionError | None:
+    """Return why readers refuse offsets that a broker's recovery accepts, if they do."""
+    _, largest = SegmentBounds(segment.base_offset, segment.next_base_offset).offsets
+    if rebuilt.offsets_rise and rebuilt.next_offset <= largest + 1:
+        return None
+    return segment.summary.error  # another read of the log
 
 
 def _damage(

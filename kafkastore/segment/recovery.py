@@ -50,7 +50,8 @@ class RebuiltIndexes(NamedTuple):
     """A segment's indexes, from its log, which a broker truncates at `valid_bytes`.
 
     The rest is incomplete, preallocated or corrupt (`reason`); at a `read_error` the broker goes
-    offline. `producers_end_offset` follows the last record batch, or is None.
+    offline. `producers_end_offset` follows the last record batch, or is None. `offsets_rise`: each
+    batch begins after the one before ends, and the first at the base offset or later.
     """
 
     offset_index: bytes
@@ -63,6 +64,7 @@ class RebuiltIndexes(NamedTuple):
     transaction_index: bytes = b""
     producers_end_offset: int | None = None
     read_error: CorruptionError | None = None
+    offsets_rise: bool = False
 
 
 def rebuild_indexes(
@@ -110,10 +112,13 @@ def rebuild_indexes_of(
     )
     aborted: list[NDArray[Any]] = []
     known_epoch = -1
+    rises, smallest = True, base_offset
     broken: CorruptionError | None = None
     try:
         for run in batch_runs(log, verify_crc=True):
             headers = run.headers
+            rises = rises and batch_header.offsets_rise(headers, smallest)
+            smallest = run.next_offset
             if not rules.offset_index_has_last_offset:
                 headers = _with_first_offsets(run, log)
             taken, controls, broken = _append(builder, run, headers)
@@ -147,6 +152,7 @@ def rebuild_indexes_of(
         transaction_index.pack(np.concatenate(aborted)) if aborted else b"",
         end_of_producers if producers is not None and end_of_producers >= 0 else None,
         broken if broken is not None and isinstance(broken.__cause__, OSError) else None,
+        rises,
     )
 
 

@@ -1,18 +1,22 @@
 """Plans that rebuild indexes: what they change, what they leave alone, and the resulting files."""
 
 import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row
-from models.record_strategies import in_a_row
+from models.record_format import Batch, Row, with_right_crc
+from models.record_strategies import bounded, in_a_row, logs
 from models.recovered_directory import ENTRY_SIZES, files_of
 
 import kafkastore
 from kafkastore.changes.plan import Plan, Rebuilt
 from kafkastore.checks.reindex import plan_reindex
-from kafkastore.errors import InvalidConfigError, NotALogDirectoryError
+from kafkastore.errors import InvalidConfigError, KafkaStoreError, NotALogDirectoryError
 from kafkastore.versions import UnknownVersionError
 
 INDEXES = (".index", ".timeindex", ".txnindex")
@@ -48,6 +52,32 @@ def thirty(interval=200):
     return [
         Segment(base, tuple(THIRTY[base : base + 10])).recovered(interval) for base in (0, 10, 20)
     ]
+
+
+@bounded(300)
+@given(logs(), st.randoms(use_true_random=False))
+def test_offsets_are_refused_if_and_only_if_another_read_of_the_log_refuses_them(log, source):
+    with tempfile.TemporaryDirectory() as directory:
+        root = log.write(Path(directory) / "logs")
+        for segment in log.segments:
+            (path,) = root.glob(f"t-0/{segment.base_offset:020}.log")
+            parts = [bytearray(batch.data) for batch in segment.batches]
+            if parts and source.random() < 0.7:
+                part = source.choice(parts)
+                # The lowest byte of the offset; of magic 2, also that of the last offset's delta.
+                part[source.choice((7, 7, 26)) if part[16] == 2 else 7] ^= source.randrange(8)
+                path.write_bytes(b"".join(with_right_crc(bytes(each)) for each in parts))
+        (log,) = kafkastore.open(root)
+        plan = plan_reindex(root)
+        for segment in log.segments:
+            try:
+                rebuilt = segment.rebuilt_indexes()
+            except KafkaStoreError:
+                continue
+            if rebuilt.reason is None and rebuilt.valid_bytes == segment.log_path.stat().st_size:
+                name = f"t-0/{segment.log_path.name}"
+                refused = [each for each in plan.unindexed if each.path == name]
+                assert bool(refused) == (segment.summary.error is not None)
 
 
 @pytest.mark.golden_cases(

@@ -187,6 +187,27 @@ def is_control(headers):
     return (headers["magic"] == 2) & (headers["attributes"] & CONTROL_BIT != 0)
 
 
+def offsets_rise(headers not None, int64_t smallest):
+    """Return whether offsets rise as `scan` wants them, from `smallest` on."""
+    cdef const uint8_t[::1] header_bytes = bytes_of(headers)
+    cdef Py_ssize_t i, count = len(headers)
+    cdef const BatchHeader* header
+    cdef int64_t first
+    if count == 0:
+        return True
+    header = <const BatchHeader*> &header_bytes[0]
+    with nogil:
+        for i in range(count):
+            first = first_offset_of(header)
+            if first < smallest or header.last_offset < first:
+                break
+            smallest = header.last_offset + 1
+            header += 1
+        else:
+            i = count
+    return i == count
+
+
 def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *,
          bint verify_crc=False, within=None):
     """Parse the headers of successive batches, without the GIL.
