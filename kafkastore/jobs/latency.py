@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkastore.arguments import thread_count
 from kafkastore.errors import ArgumentValueError, MissingExtraError
 from kafkastore.jobs.job import Job, Row, columns_of, skipped_column, skipped_rows
 from kafkastore.log.damage import OnCorrupt
-from kafkastore.runner import run_here
+from kafkastore.runner import in_threads, threads_within
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
 from kafkastore.store.partition_path import Copies, find_copies, open_as_store, open_copies, weight
 from kafkastore.use_cases.latency import Latency, combined, latency_of
@@ -142,6 +143,7 @@ def latency(
     create_time_header: str | None = None,
     created_in: Paths | None = None,
     on_corrupt: OnCorrupt = "raise",
+    threads: int | None = None,
 ) -> Iterator[Latency]:
     """Measure the time from creation to append of records, by topic.
 
@@ -160,6 +162,9 @@ def latency(
         bytes of memory a record.
     on_corrupt : "raise", "skip" or "stop"
         As for `PartitionLog.batches`; each `Latency` lists what is skipped.
+    threads : int, optional
+        How many threads read partitions, or the segments of few partitions. Default: the number of
+        cores that the process may use.
 
     Yields
     ------
@@ -177,6 +182,8 @@ def latency(
     does not grow with the number of records.
     """
     other = None if created_in is None else open_paths(created_in)
-    job = LatencyJob(create_time_header, other is not None, on_corrupt)
-    items = job.items(open_paths(path), partitions, other, is_weighed=False)
-    yield from by_topic(zip(items, job.results(items, run_here), strict=True))
+    threads = thread_count(threads)
+    items = LatencyJob.items(open_paths(path), partitions, other, is_weighed=False)
+    within = threads_within(threads, len(items))
+    job = LatencyJob(create_time_header, other is not None, on_corrupt, within)
+    yield from by_topic(zip(items, job.results(items, in_threads(threads)), strict=True))

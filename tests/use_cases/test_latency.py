@@ -291,6 +291,14 @@ def test_several_threads_measure_one_segment_to_its_end(tmp_path, monkeypatch):
     assert measured(log, 2) == expected
     assert len(pieces) > 5
     assert all(each is not None for each in pieces)
+    del pieces[:]
+    (all_threads,) = latency(tmp_path / "logs", threads=2)
+    assert counts_of(all_threads) == expected[0]
+    assert len(pieces) > 5
+    del pieces[:]
+    (one_thread,) = latency(tmp_path / "logs", threads=1)
+    assert counts_of(one_thread) == expected[0]
+    assert pieces == []
 
 
 def repeat_batches(log, at):
