@@ -8,6 +8,7 @@ Source: https://github.com/apache/parquet-format ``parquet.thrift``; Thrift's co
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
+from kafkastore.formats.primitives.big_endian cimport wrapping_sum
 from kafkastore.formats.primitives.varint cimport (
     Cursor,
     read_varlong,
@@ -47,6 +48,7 @@ cdef enum:
     ROW_GROUPS = 4
     LONG_LIST = 15
     MOST_DELTA = 15
+    LARGEST_NUMBER = 0x7fff  # of a field
     MOST_DEPTH = 16
     MOST_GROWTH = 10         # a byte becomes a varint of ten at most
 
@@ -107,10 +109,13 @@ cdef int64_t copy_varint(Copy* copy) noexcept nogil:
 cdef int64_t next_field(Cursor* source, int64_t before, int* kind) noexcept nogil:
     """Read what precedes the value of a field; return its number, and 0 at the end."""
     cdef uint8_t head = read_byte(source)
+    cdef int64_t number
     kind[0] = head & 15
     if head == 0:
         return 0
-    return before + (head >> 4) if head >> 4 else read_varlong(source)
+    number = before + (head >> 4) if head >> 4 else read_varlong(source)
+    source.failed |= number < 1 or number > LARGEST_NUMBER
+    return number
 
 
 cdef void copy_struct(Copy* copy, Meaning what, int depth) noexcept nogil:
@@ -161,7 +166,7 @@ cdef void copy_value(Copy* copy, int kind, Meaning what, int depth) noexcept nog
         if what == ORDINAL:
             value = copy.ordinal
         elif what == POSITION and value != 0:      # 0 stands for none
-            value += copy.by
+            value = wrapping_sum(value, copy.by)
         copy.to = write_varint(copy.to, value)
     elif kind == BYTE or kind == DOUBLE:
         copy_bytes(copy, 1 if kind == BYTE else 8)
@@ -214,7 +219,7 @@ cdef class JoinedFooter:
             if number == 0 or copy.source.failed:
                 break
             if number == NUM_ROWS:
-                self.rows += read_varlong(&copy.source)
+                self.rows = wrapping_sum(self.rows, read_varlong(&copy.source))
                 groups, self.last_before = copy.to, written
                 has_rows = True
             elif number == ROW_GROUPS:
