@@ -11,23 +11,24 @@ pytestmark = [pytest.mark.sanitizer, pytest.mark.timeout(1200)]
 
 #: Tests that read bytes in compiled code, or pass bytes of their own to it.
 TESTS = (
-    "append_sets",
-    "batch_header",
-    "compression",
-    "crc",
-    "decompression",
-    "damaged_bytes",
-    "index_builder",
-    "message_set",
-    "messages",
-    "offset_index",
-    "record_batch",
-    "record_builder",
-    "record_columns",
-    "producer_state",
-    "time_index",
-    "transactions",
-    "varint",
+    "cli/test_parquet_parts",
+    "formats/test_append_sets",
+    "formats/test_batch_header",
+    "formats/test_compression",
+    "formats/test_crc",
+    "formats/test_decompression",
+    "formats/test_damaged_bytes",
+    "formats/test_index_builder",
+    "formats/test_message_set",
+    "formats/test_messages",
+    "formats/test_offset_index",
+    "formats/test_record_batch",
+    "formats/test_record_builder",
+    "formats/test_record_columns",
+    "formats/test_producer_state",
+    "formats/test_time_index",
+    "formats/test_transactions",
+    "formats/test_varint",
 )
 #: This test reads gigabytes, which takes minutes here.
 LEFT_OUT = "not test_records_that_were_not_requested_take_no_memory"
@@ -78,7 +79,7 @@ def test_an_overflow_is_reported(sanitized):
 
 
 def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
-    files = [f"tests/formats/test_{name}.py" for name in some(TESTS, 5, "sanitized tests")]
+    files = [f"tests/{name}.py" for name in some(TESTS, 5, "sanitized tests")]
     result = sanitized.run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", LEFT_OUT, "--durations=10"),
         *("--timeout=1000", f"--basetemp={tmp_path / 'pytest'}", f"--randomly-seed={SEED}"),

@@ -90,7 +90,7 @@ def test_a_thread_that_waited_for_work_does_the_next_item():
         def __iter__(self):
             return self
 
-    with ParallelMap(work, Items(), 3, "test") as found:
+    with ParallelMap(work, Items(), 3, "test", idle_seconds=1) as found:
         for number in range(200):
             items.append(number)
             found.begin()

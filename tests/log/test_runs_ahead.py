@@ -100,7 +100,7 @@ def test_an_index_that_points_into_a_batch_leaves_the_rest_to_one_thread(tmp_pat
 @pytest.mark.parametrize("runs_taken", [0, 1, 5])
 def test_a_scan_that_is_dropped_stops_its_threads(tmp_path, monkeypatch, runs_taken):
     use_pieces_of(monkeypatch, 300)
-    segment = segment_of(tmp_path, 2000)
+    segment = segment_of(tmp_path, 500)
     with segment.open_as_broker() as file:
         runs = runs_ahead.runs_ahead(segment, file, 0, 3)
         for _ in range(runs_taken):

@@ -32,6 +32,8 @@ _FOOTER_BYTES = 256 * 1024
 _THREADS_A_READER = 4
 #: Row groups that wait for a thread, so that none waits for the owner while that one encodes.
 _MOST_WAITING = 2
+#: Arrow keeps memory for each thread that encoded, as long as that lives and some time longer.
+_IDLE_SECONDS = 0.05
 
 
 class ColumnWriter:
@@ -104,8 +106,9 @@ class _RowGroups:
         self._rows = self._bytes = 0
         self._groups = _Groups()
         self._encoded = ParallelMap(
-            self._encode, self._groups, threads, "kafkastore-parquet", queued=2, owner_helps=True
-        )
+            self._encode, self._groups, threads, "kafkastore-parquet",
+            queued=2, owner_helps=True, idle_seconds=_IDLE_SECONDS,
+        )  # fmt: skip
         self._most_unwritten = threads + _MOST_WAITING if threads > 1 else 0
         self._unwritten = 0
         self._rooms: deque[Buffer] = deque()  # memory for encoded row groups, to be used again

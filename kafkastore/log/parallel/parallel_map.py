@@ -20,8 +20,6 @@ ResultT = TypeVar("ResultT")
 
 #: Queued items per thread, unless said otherwise; as many results may wait for a slow one.
 _QUEUED_PER_THREAD = 2
-#: A thread ends after so many seconds without work; what it allocated belongs to it.
-_LONGEST_IDLE = 0.05
 
 
 class StopFlag:
@@ -47,8 +45,10 @@ class _Shared(Generic[ItemT, ResultT]):
     Otherwise an iterator that its owner drops would never be freed.
     """
 
-    def __init__(self, work: Callable[[ItemT], ResultT], stop: StopFlag) -> None:
-        self.work, self.stop = work, stop
+    def __init__(
+        self, work: Callable[[ItemT], ResultT], stop: StopFlag, idle_seconds: float
+    ) -> None:
+        self.work, self.stop, self.idle_seconds = work, stop, idle_seconds
         self.changed = Condition()
         self.queue: deque[tuple[ItemT, Future[ResultT]]] = deque()
         self.running = self.idle = 0
@@ -61,12 +61,12 @@ class _Shared(Generic[ItemT, ResultT]):
             raise RuntimeError("the work on an item raised StopIteration") from error
 
     def run(self) -> None:
-        """Process the queue, and end when it is empty for long."""
+        """Process the queue, and end when it is empty for long enough."""
         while True:
             with self.changed:
-                if not self.queue and not self.stop.is_set:
+                if self.idle_seconds and not self.queue and not self.stop.is_set:
                     self.idle += 1
-                    self.changed.wait(_LONGEST_IDLE)
+                    self.changed.wait(self.idle_seconds)
                     self.idle -= 1
                 if self.stop.is_set or not self.queue:
                     self.running -= 1
@@ -88,7 +88,8 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
 
     An error in `work` is raised at its item's turn; no further items start. `close`, the last
     result and an error wait for the threads. After a fork, the next result is an error. If the
-    owner helps, it counts as one of the threads, and must call `help`.
+    owner helps, it counts as one of the threads, and must call `help`. A thread waits for work for
+    `idle_seconds` before it ends.
     """
 
     # `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all
@@ -105,9 +106,10 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         stop: StopFlag | None = None,
         queued: int = _QUEUED_PER_THREAD,
         owner_helps: bool = False,
+        idle_seconds: float = 0,
     ) -> None:
         self._stop = StopFlag() if stop is None else stop
-        self._shared = _Shared(work, self._stop)
+        self._shared = _Shared(work, self._stop, idle_seconds)
         self._items = iter(items)
         self._most_waiting = queued * threads
         self._limit, self._names = threads, map(f"{name}_{{}}".format, count())
