@@ -79,7 +79,7 @@ def test_an_overflow_is_reported(sanitized):
 
 
 def test_tests_of_the_formats_are_clean(sanitized, tmp_path):
-    files = [f"tests/{name}.py" for name in some(TESTS, 5, "sanitized tests")]
+    files = [f"tests/{name}.py" for name in some(TESTS, 4, "sanitized tests")]
     result = sanitized.run(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", LEFT_OUT, "--durations=10"),
         *("--timeout=1000", f"--basetemp={tmp_path / 'pytest'}", f"--randomly-seed={SEED}"),
