@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FORMAT = dataset.IpcFileFormat()
 _FILES = LocalFileSystem()
 #: The table macro: all arguments are optional. DuckDB computes what is constant before it reads.
+#: The sentence is that of `UnknownTopicError`: only DuckDB knows the arguments.
 _MACRO = """
 CREATE OR REPLACE TEMP MACRO {name}(
     topic_name := NULL, start_timestamp := NULL, end_timestamp := NULL,

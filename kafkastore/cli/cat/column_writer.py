@@ -107,7 +107,7 @@ class _RowGroups:
         self._groups = _Groups()
         self._encoded = ParallelMap(
             self._encode, self._groups, threads, "kafkastore-parquet",
-            queued=2, owner_helps=True, idle_seconds=_IDLE_SECONDS,
+            owner_helps=True, idle_seconds=_IDLE_SECONDS,
         )  # fmt: skip
         self._most_unwritten = threads + _MOST_WAITING if threads > 1 else 0
         self._unwritten = 0

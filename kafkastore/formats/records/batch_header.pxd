@@ -76,3 +76,9 @@ cdef inline int64_t first_offset_of(const BatchHeader* header) noexcept nogil:
     if header.magic < 2 and header.attributes & CODEC_MASK:
         return header.last_offset
     return header.base_offset
+
+
+cdef inline bint has_offsets_within(const BatchHeader* header, int64_t smallest, int64_t largest
+                                    ) noexcept nogil:
+    """Whether the first and the last offset rise between two, inclusive."""
+    return smallest <= first_offset_of(header) <= header.last_offset <= largest

@@ -192,14 +192,12 @@ def offsets_rise(headers not None, int64_t smallest):
     cdef const uint8_t[::1] header_bytes = bytes_of(headers)
     cdef Py_ssize_t i, count = len(headers)
     cdef const BatchHeader* header
-    cdef int64_t first
     if count == 0:
         return True
     header = <const BatchHeader*> &header_bytes[0]
     with nogil:
         for i in range(count):
-            first = first_offset_of(header)
-            if first < smallest or header.last_offset < first:
+            if not has_offsets_within(header, smallest, INT64_MAX):
                 break
             smallest = header.last_offset + 1
             header += 1
@@ -255,7 +253,7 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
                     count -= 1
                     fault = SCAN_BAD_OFFSETS
                     break
-                if first < smallest or header.last_offset < first or header.last_offset > largest:
+                if not has_offsets_within(header, smallest, largest):
                     fault = SCAN_BAD_OFFSETS
                     break
                 before = smallest

@@ -32,6 +32,7 @@ from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
     RecordCursor,
     RecordView,
+    headers_in,
     is_wrapper,
     next_record,
     open_cursor,
@@ -151,13 +152,10 @@ cdef object optional_bytes(const uint8_t* at, int32_t size):
 
 cdef tuple headers_of(const RecordView* record, const BatchHeader* batch):
     """Decode a record's headers; bytes of names that are not UTF-8 become surrogates."""
-    cdef Cursor fields
+    cdef Cursor fields = headers_in(record)
     cdef HeaderView header
     cdef list headers = []
     cdef int32_t _
-    fields.at = record.headers
-    fields.end = record.end
-    fields.failed = False
     for _ in range(record.headers_count):
         if not read_header(&fields, &header):
             raise broken(f"a header of the record at offset {record.offset} is broken", batch)

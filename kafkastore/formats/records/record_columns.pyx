@@ -42,6 +42,7 @@ from kafkastore.formats.records.record_cursor cimport (
     HeaderView,
     RecordCursor,
     RecordView,
+    headers_in,
     is_wrapper,
     next_record,
     open_cursor,
@@ -116,12 +117,9 @@ cdef const char* BROKEN_HEADERS = "a record's headers do not end where it ends"
 
 cdef bint has_whole_headers(RecordView record) noexcept nogil:
     """Return whether a record's headers end where it ends."""
-    cdef Cursor fields
+    cdef Cursor fields = headers_in(&record)
     cdef HeaderView header
     cdef int32_t _
-    fields.at = record.headers
-    fields.end = record.end
-    fields.failed = False
     for _ in range(record.headers_count):
         if not read_header(&fields, &header):
             return False
@@ -615,12 +613,9 @@ cdef class RecordColumns:
 
     cdef bint _add_headers(self, RecordView record, Py_ssize_t row) noexcept nogil:
         """Add a record's headers: null, not an empty list, if it has none."""
-        cdef Cursor fields
+        cdef Cursor fields = headers_in(&record)
         cdef HeaderView header
         cdef int32_t _
-        fields.at = record.headers
-        fields.end = record.end
-        fields.failed = False
         for _ in range(record.headers_count):
             if not read_header(&fields, &header):
                 return False

@@ -323,6 +323,11 @@ cdef inline int next_record(RecordCursor* cursor, RecordView* record) noexcept n
     return 1
 
 
+cdef inline Cursor headers_in(const RecordView* record) noexcept nogil:
+    """Return a cursor before a record's first header."""
+    return Cursor(record.headers, record.end, False)
+
+
 cdef inline bint read_header(Cursor* fields, HeaderView* header) noexcept nogil:
     """Read one header; False if it is broken.
 

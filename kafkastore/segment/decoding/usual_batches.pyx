@@ -19,6 +19,7 @@ from kafkastore.formats.records.batch_header cimport (
     BatchHeader,
     HeaderStatus,
     first_offset_of,
+    has_offsets_within,
     is_crc_valid,
     parse_header,
 )
@@ -59,11 +60,10 @@ cdef Stop append_batches(
             return IS_OVER
         if left - header.size < OFFSET_SIZE:
             return NEEDS_MORE
-        first = first_offset_of(&header)
-        if (first < progress.smallest or header.last_offset < first
-                or header.last_offset > progress.largest
+        if (not has_offsets_within(&header, progress.smallest, progress.largest)
                 or load_i64(at + header.size) <= header.last_offset):
             return IS_OVER
+        first = first_offset_of(&header)
         if header.attributes & CODEC_MASK and not is_apart:
             return IS_COMPRESSED
         if columns.is_full(&header):

@@ -212,34 +212,30 @@ def pack(
 
     `size` limits the bytes, `OPENING_BYTES` more for each slice; `most_records` limits the offsets.
     """
+    return _pack(((each,) for each in slices), size, most_records)
+
+
+def pack_topics(slices: Iterable[LogSlice], size: int) -> list[SlicePack]:
+    """Combine successive slices into packs of whole topics, as `pack` does."""
+    return _pack((tuple(each) for _, each in groupby(slices, key=attrgetter("topic"))), size)
+
+
+def _pack(
+    groups: Iterable[tuple[LogSlice, ...]], size: int, most_records: int | None = None
+) -> list[SlicePack]:
+    """Combine groups of slices that must stay together."""
     packs: list[SlicePack] = []
     waiting: list[LogSlice] = []
     waiting_bytes = waiting_records = 0
-    for each in slices:
-        weight = each.bytes + OPENING_BYTES
-        records = max(each.known_end_offset - each.start_offset, 0)
+    for group in groups:
+        weight = sum(each.bytes + OPENING_BYTES for each in group)
+        records = sum(max(each.known_end_offset - each.start_offset, 0) for each in group)
         is_full = most_records is not None and waiting_records + records > most_records
         if waiting and (waiting_bytes + weight > size or is_full):
             packs.append(SlicePack(tuple(waiting)))
             waiting, waiting_bytes, waiting_records = [], 0, 0
-        waiting.append(each)
+        waiting += group
         waiting_bytes, waiting_records = waiting_bytes + weight, waiting_records + records
     if waiting:
         packs.append(SlicePack(tuple(waiting)))
-    return packs
-
-
-def pack_topics(slices: Iterable[LogSlice], size: int) -> list[SlicePack]:
-    """Combine successive slices into packs of whole topics, of about `size` bytes."""
-    packs: list[SlicePack] = []
-    room = 0
-    for _, each in groupby(slices, key=attrgetter("topic")):
-        topic = tuple(each)
-        weight = sum(part.bytes + OPENING_BYTES for part in topic)
-        if weight <= room:
-            packs[-1] = SlicePack(packs[-1].slices + topic)
-            room -= weight
-        else:
-            packs.append(SlicePack(topic))
-            room = size - weight
     return packs
