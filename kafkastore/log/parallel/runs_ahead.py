@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
-
-from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import CorruptionError
-from kafkastore.log.parallel.log_pieces import batch_positions
+from kafkastore.log.parallel.log_pieces import indexed_batch
 from kafkastore.log.parallel.parallel_map import ParallelMap
 from kafkastore.reads import is_remote
 from kafkastore.segment.log_file import BatchRun, LogFile, ReusedMemory
@@ -62,13 +59,13 @@ def runs_ahead(
 
 def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_ScannedPiece]:
     """Divide a log from a batch on, at index entries; the caller scans what is left."""
-    starts = batch_positions(segment, INT64_MAX)
-    while (slot := int(np.searchsorted(starts, position + PIECE_BYTES))) < len(starts):
-        piece = _ScannedPiece(position, int(starts[slot]))
-        if piece.end > min(position + _LARGEST_PIECE_BYTES, file.size):
+    while True:
+        limit = min(position + _LARGEST_PIECE_BYTES, file.size)
+        found = indexed_batch(segment, position + PIECE_BYTES, limit)
+        if found is None:
             return
-        yield piece
-        position = piece.end
+        yield _ScannedPiece(position, found.position)
+        position = found.position
 
 
 def _scan(
