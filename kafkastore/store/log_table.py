@@ -124,7 +124,7 @@ class LogTable:
 
 
 def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Iterate over batches; an error has no traceback, which Arrow would print.
+    """Iterate over batches; an error or Ctrl-C has no traceback, which Arrow would print.
 
     Other libraries are given the text of an error, and no error of Python.
     """
@@ -133,7 +133,7 @@ def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
     def until_error() -> Generator[pa.RecordBatch, None, None]:
         try:
             yield from batches
-        except (KafkaStoreError, OSError) as error:
+        except (KafkaStoreError, OSError, KeyboardInterrupt) as error:
             error.__cause__ = error.__context__ = None
             errors.append(error.with_traceback(None))
 

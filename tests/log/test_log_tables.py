@@ -300,3 +300,16 @@ def test_other_libraries_are_given_one_sentence_of_an_error(tmp_path: Path) -> N
         assert "Traceback" not in str(caught.value)
     with pytest.raises(CorruptBatchError):
         store.to_arrow().to_reader().read_all()
+
+
+def test_other_libraries_are_given_one_sentence_of_an_interrupt(store: LogStore) -> None:
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        yield from store["a", 0].to_arrow()
+        raise KeyboardInterrupt
+
+    table = LogTable(store.to_arrow().schema, interrupted)
+    with pytest.raises(pa.ArrowException, match="KeyboardInterrupt") as caught:
+        pa.table(table)
+    assert "Traceback" not in str(caught.value)
+    with pytest.raises(KeyboardInterrupt):
+        table.read_all()
