@@ -124,7 +124,7 @@ class LogTable:
 
 
 def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Iterate over batches; an error or Ctrl-C has no traceback, which Arrow would print.
+    """Iterate over batches; errors and Ctrl-C have no traceback for Arrow to print.
 
     Other libraries are given the text of an error, and no error of Python.
     """
