@@ -313,7 +313,7 @@ def hostile(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [["--json"], ["--format", "csv"], ["-f", r"%k %s %h\n"], ["--format", "text"]],
+    [["--json"], ["--format", "csv"], ["-f", r"%k %s %R %h\n"], ["--format", "text"]],
     ids=lambda each: each[0],
 )
 def test_records_never_control_a_terminal(hostile: Path, options: list[str], run: Run) -> None:
@@ -323,8 +323,10 @@ def test_records_never_control_a_terminal(hostile: Path, options: list[str], run
     if options == ["--json"]:
         assert json.loads(shown) == run("cat", hostile, "--headers", "--json").lines[0]
     if options[0] == "-f":  # elsewhere the bytes are unchanged
+        length = len(HOSTILE).to_bytes(4)
+        fields = [HOSTILE, HOSTILE, length, HOSTILE + b"=" + HOSTILE]
         raw = run("cat", hostile, *options).out
-        assert raw.encode() == b" ".join([HOSTILE, HOSTILE, HOSTILE + b"=" + HOSTILE]) + b"\n"
+        assert raw.encode() == b" ".join(fields) + b"\n"
 
 
 def test_only_a_terminal_shows_colours(root: Path, run: Run) -> None:
