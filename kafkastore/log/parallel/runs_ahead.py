@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkastore.arguments import INT64_MAX
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.log.parallel.log_pieces import batch_positions
-from kafkastore.log.parallel.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import IDLE_SECONDS, ParallelMap
 from kafkastore.reads import is_remote
 from kafkastore.segment.decoding.header_scan import scan_file
 from kafkastore.segment.log_file import HEADERS_A_SCAN, BatchRun, LogFile, ReusedMemory
@@ -29,8 +29,6 @@ PIECE_BYTES = 8 * 1024 * 1024
 _LARGEST_PIECE_BYTES = 2 * PIECE_BYTES
 #: Bytes that are read at once: they are checked while they are in the core's own cache.
 _READ = 256 * 1024
-#: A thread waits so long for the next piece: starting one costs more than a piece.
-_IDLE_SECONDS = 0.1
 
 
 class ScannedRun(NamedTuple):
@@ -78,15 +76,9 @@ def runs_ahead(
             threads,
             "kafkastore-scan",
             owner_helps=True,
-            idle_seconds=_IDLE_SECONDS,
+            idle_seconds=IDLE_SECONDS,
         )
-        while True:
-            scanned.begin()
-            while not scanned.is_next_ready and scanned.help(leave=0):
-                pass
-            found = next(scanned, None)
-            if found is None:
-                break
+        for found in scanned.helped():
             for headers in found.headers:
                 yield ScannedRun(file, headers)
             position = found.position
