@@ -32,6 +32,7 @@ CYTHON_MODULES = [
     "kafkastore.metadata.topics",
     "kafkastore.reads",
     "kafkastore.segment.timestamp_search",
+    "kafkastore.segment.decoding.header_scan",
     "kafkastore.segment.decoding.piece_decoder",
     "kafkastore.segment.segment_summary",
     "kafkastore.segment.decoding.usual_batches",

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 from kafkastore.changes.plan import (
@@ -20,10 +19,9 @@ from kafkastore.changes.plan import (
     Prefix,
     Rebuilt,
 )
-from kafkastore.formats.records.batch_header import CODEC_BITS
 from kafkastore.formats.records.compression import Codec
 from kafkastore.formats.state.file_names import parse_segment_file, segment_file_name
-from kafkastore.log.parallel.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import IDLE_SECONDS, ParallelMap
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.conversion import (
     Conversion,
@@ -72,10 +70,10 @@ def converted_in_threads(
 ) -> Iterator[bytes]:
     """Yield what `converted` does, and raise the same errors after the same bytes.
 
-    The caller scans the log, `threads` convert the runs that it finds; 1: the caller does both, and
-    where batches take so little time that threads would mostly wait for the interpreter's lock.
+    The caller scans the log, and is one of the `threads` that convert the runs that it finds. With
+    several, the batches of a run are joined: each further step would need the interpreter's lock.
     """
-    if threads == 1 or not _takes_long(log, conversion):
+    if threads == 1:
         yield from converted(log, conversion)
         return
     # One for each run that waits for its turn, and one for the run that is read.
@@ -89,40 +87,32 @@ def converted_in_threads(
             yield scanned
             memory.rotate()
 
-    for batches in ParallelMap(
+    for batches, error in ParallelMap(
         partial(_converted_whole, log, conversion),
         runs(),
         threads,
         "kafkastore-convert",
         queued=_QUEUED_PER_THREAD,
-    ):
-        yield from batches
-
-
-def _takes_long(log: LogFile, conversion: Conversion) -> bool:
-    """Return whether codecs take most of the time, by the first batch."""
-    header = log.header_at(0)
-    stored = Codec.NONE if header is None else int(header["attributes"]) & CODEC_BITS
-    return Codec.GZIP in (stored, conversion.codec) or conversion.codec is Codec.ZSTD
+        owner_helps=True,
+        idle_seconds=IDLE_SECONDS,
+    ).helped():
+        if batches:
+            yield batches
+        if error is not None:
+            raise error
 
 
 def _converted_whole(
     log: LogFile, conversion: Conversion, scanned: RunToConvert | Exception
-) -> Iterator[bytes]:
-    """Convert a run; return its batches, followed by its error."""
+) -> tuple[bytes, Exception | None]:
+    """Convert a run; return its batches, and the error after them."""
     batches: list[bytes] = []
     try:
         for batch in converted_run(log, conversion, scanned):
             batches.append(batch)
     except Exception as error:
-        return chain(batches, _raised(error))
-    return iter(batches)
-
-
-def _raised(error: Exception) -> Iterator[bytes]:
-    """Raise an error when the first item is requested."""
-    raise error
-    yield b""
+        return b"".join(batches), error
+    return b"".join(batches), None
 
 
 def conversion_of(content: Converted) -> Conversion:

@@ -112,7 +112,7 @@ def converted_run(
         raise scanned
     run, next_offset, epoch = scanned
     headers, columns = run.headers, _new_columns()
-    for wrong in find_wrong_wrappers(run.data, headers, next_offset):
+    for wrong in find_wrong_wrappers(run.batch, headers, next_offset):
         raise wrong.error.located(log.path)
     if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
         position = int(headers["position"][bad[0]])

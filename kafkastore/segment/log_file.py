@@ -211,7 +211,8 @@ class LogFile:
             )
             wrong = None
             if within is not None and verify_crc and not decodes:
-                wrong = next(find_wrong_wrappers(data, headers[:count], within[0]), None)
+                run = BatchRun(data, headers[:count], position, within[0])
+                wrong = next(find_wrong_wrappers(run.batch, run.headers, within[0]), None)
             if wrong is not None:
                 count, scanned = wrong.slot, wrong.position - position
             smallest_offset = 0 if within is None else within[0]

@@ -83,7 +83,7 @@ def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) 
             first = np.where(headers["base_offset"] >= 0, headers["base_offset"], last)
             bad = (headers["crc_valid"] == 0) | (first <= before) | (last < first)
             bad |= last > max_offset
-            for wrong in find_wrong_wrappers(run.data, headers, next_offset):
+            for wrong in find_wrong_wrappers(run.batch, headers, next_offset):
                 bad[wrong.slot] = True
             # The checksum does not cover offsets: an offset that jumps is wrong if the batches
             # after it continue without the jump.

@@ -13,7 +13,7 @@ from kafkastore.errors import CorruptBatchError, CorruptionError
 from kafkastore.formats.records.record_batch import RecordBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -62,20 +62,18 @@ def decode_error(
 
 
 def find_wrong_wrappers(
-    data: memoryview, headers: NDArray[Any], next_offset: int
+    batch: Callable[[int], memoryview], headers: NDArray[Any], next_offset: int
 ) -> Iterator[WrongWrapper]:
     """Yield the wrappers with a wrong offset among some successive batches.
 
-    `data` has the batches of `headers`; `next_offset` follows the batch before the first one.
+    `batch` returns the bytes of one of `headers`; `next_offset` follows the batch before them.
     """
     is_wrapper = (headers["magic"] < 2) & (headers["base_offset"] < 0)
     for index in np.flatnonzero(is_wrapper & (headers["last_offset"] >= 0)).tolist():
         smallest = int(headers["last_offset"][index - 1]) + 1 if index else next_offset
         position = int(headers["position"][index])
-        at = position - int(headers["position"][0])
-        wrapper = data[at : at + int(headers["size"][index])]
         last_offset = int(headers["last_offset"][index])
-        if (offsets := _message_offsets(wrapper, last_offset)) is None:
+        if (offsets := _message_offsets(batch(index), last_offset)) is None:
             continue  # who decodes the messages reports it
         error = wrong_offsets(*offsets, last_offset, smallest, position)
         if error is not None:

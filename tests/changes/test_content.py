@@ -2,7 +2,6 @@ import gc
 import random
 import shutil
 import threading
-import time
 from functools import partial
 
 import pytest
@@ -95,6 +94,12 @@ def threads_left():
     return [each for each in threading.enumerate() if each.name.startswith("kafkastore-convert")]
 
 
+def wait_for_threads():
+    for thread in threads_left():
+        thread.join(60)
+    assert threads_left() == []
+
+
 def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
     write_chance_logs(tmp_path / "logs", SEED, examples(240), is_clean=False)
     chance = random.Random(SEED)
@@ -113,14 +118,24 @@ def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
                 )
                 # With the segment's bounds, as a plan, and without, as `apply`.
                 for open_log in (segment.open_log, partial(LogFile, segment.log_path)):
-                    one, two, four = (
-                        converted_by(open_log, asked, count) for count in (1, 2, 4)
+                    one, two, five = (
+                        converted_by(open_log, asked, count) for count in (1, 2, 5)
                     )
-                    assert one == two == four, segment.log_path
+                    assert one == two == five, segment.log_path
                     outcomes.add(one[1])
             patch.undo()
     assert len(outcomes) > 1  # with and without errors
-    assert threads_left() == []
+    wait_for_threads()
+
+
+def test_threads_convert_every_golden_case_as_one_does(golden_case, monkeypatch):
+    use_small_reads(monkeypatch, 300)
+    for log in kafkastore.open(golden_case.logs):
+        for segment in log.segments:
+            asked = Conversion(Codec.LZ4)
+            one = converted_by(segment.open_log, asked, 1)
+            assert one == converted_by(segment.open_log, asked, 2)
+            assert one == converted_by(segment.open_log, asked, 5)
 
 
 GZIPPED = in_a_row(
@@ -155,21 +170,24 @@ def test_a_conversion_that_is_dropped_ends_its_threads_without_a_wait(tmp_path, 
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(batch.data for batch in GZIPPED))
     use_small_reads(monkeypatch, 200)
-    convert, may_end = new_bytes.converted_run, threading.Event()
+    convert = new_bytes.converted_run
+    is_busy, may_end = threading.Event(), threading.Event()
 
     def slow(log, conversion, scanned):
         if scanned.run.position:
-            may_end.wait()
+            if threading.current_thread() is threading.main_thread():
+                assert is_busy.wait(60)
+            else:
+                is_busy.set()
+                may_end.wait()
         return convert(log, conversion, scanned)
 
     monkeypatch.setattr(new_bytes, "converted_run", slow)
     found = chunks_of(Converted(None, None, 0, False), path, 2)
     next(found)
+    assert is_busy.wait(60)
     del found
     gc.collect()
     assert threads_left()  # the drop did not wait for them
     may_end.set()
-    until = time.monotonic() + 60
-    while threads_left() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert threads_left() == []
+    wait_for_threads()

@@ -3,6 +3,7 @@
 import random
 import threading
 
+import numpy as np
 import pytest
 from models.chance_logs import TOPIC, write_chance_logs
 from models.harmed_logs import harm
@@ -13,27 +14,39 @@ from models.seed import SEED, examples
 
 import kafkastore
 from kafkastore.checks.partition_check import check_partition
+from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.log.parallel import runs_ahead
+from kafkastore.segment.decoding.header_scan import scan_file
+from kafkastore.segment.log_file import LogFile
 
 PARTITIONS = 40
 
 
-def use_pieces_of(monkeypatch, piece_bytes):
+def use_pieces_of(monkeypatch, piece_bytes, *, read=120, headers=3):
     monkeypatch.setattr(runs_ahead, "PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(runs_ahead, "_LARGEST_PIECE_BYTES", 4 * piece_bytes)
+    monkeypatch.setattr(runs_ahead, "_READ", read)
+    monkeypatch.setattr(runs_ahead, "HEADERS_A_SCAN", headers)
+
+
+def bytes_of(run):
+    return b"".join(run.batch(index) for index in range(len(run.headers)))
 
 
 def scanned(segment, threads):
     """The headers and the bytes of all batches before an error, and the error."""
     with segment.open_as_broker() as file:
         runs = runs_ahead.runs_ahead(segment, file, 0, threads)
-        found, error = until_error((run.headers.tobytes(), bytes(run.data)) for run in runs)
+        found, error = until_error((run.headers.tobytes(), bytes_of(run)) for run in runs)
     headers, data = (b"".join(parts) for parts in zip(*found, strict=True)) if found else (b"", b"")
     return headers, data, None if error is None else (type(error), str(error))
 
 
-def threads_left():
-    return [each for each in threading.enumerate() if each.name.startswith("kafkastore-scan")]
+def wait_for_threads():
+    for thread in threading.enumerate():
+        if thread.name.startswith("kafkastore-scan"):
+            thread.join(20)
+            assert not thread.is_alive()
 
 
 def test_threads_scan_and_verify_random_logs_as_one_does(tmp_path, monkeypatch):
@@ -43,22 +56,32 @@ def test_threads_scan_and_verify_random_logs_as_one_does(tmp_path, monkeypatch):
     for number in range(PARTITIONS):
         log = store[TOPIC, number]
         for _ in range(examples(8)):
-            use_pieces_of(monkeypatch, chance.choice((1, 150, 700)))
+            use_pieces_of(
+                monkeypatch,
+                chance.choice((1, 150, 700)),
+                read=chance.choice((12, 100, 1000)),
+                headers=chance.choice((1, 4, 100)),
+            )
             for segment in log.segments:
-                assert scanned(segment, 3) == scanned(segment, 1), (number, segment)
+                expected_runs = scanned(segment, 1)
+                for threads in (2, 5):
+                    assert scanned(segment, threads) == expected_runs, (number, segment)
             expected = check_partition(log)
-            found = check_partition(log, threads=chance.choice((2, 4)))
-            assert found.findings == expected.findings
-            assert found.failures == expected.failures == []
+            for threads in (2, 5):
+                found = check_partition(log, threads=threads)
+                assert found.findings == expected.findings
+                assert found.failures == expected.failures == []
             harm(chance, log.path)
             log.refresh()
-    assert threads_left() == []
+    wait_for_threads()
 
 
 def test_threads_verify_every_golden_case_as_one_does(golden_case, monkeypatch):
     use_pieces_of(monkeypatch, 300)
     for log in kafkastore.open(golden_case.logs):
-        assert check_partition(log, threads=3).findings == check_partition(log).findings
+        expected = check_partition(log).findings
+        for threads in (2, 5):
+            assert check_partition(log, threads=threads).findings == expected
 
 
 def segment_of(tmp_path, count):
@@ -67,23 +90,40 @@ def segment_of(tmp_path, count):
     return kafkastore.open(logs)["t-0"].segments[0]
 
 
-def test_the_pieces_are_scanned_by_threads(tmp_path, monkeypatch):
+def test_the_pieces_are_scanned_by_threads_and_by_their_owner(tmp_path, monkeypatch):
     use_pieces_of(monkeypatch, 300)
     segment = segment_of(tmp_path, 300)
-    scanners = set()
+    scanners, both_scan = set(), threading.Barrier(2)
     scan = runs_ahead._scan
 
     def noting(*arguments):
-        scanners.add(threading.current_thread().name)
+        name = threading.current_thread().name
+        if name not in scanners:
+            scanners.add(name)
+            both_scan.wait(60)
         return scan(*arguments)
 
     monkeypatch.setattr(runs_ahead, "_scan", noting)
     scanned(segment, 2)
-    assert scanners
-    assert all(name.startswith("kafkastore-scan") for name in scanners)
-    scanners.clear()
-    scanned(segment, 1)
-    assert scanners == set()
+    scanners.remove(threading.current_thread().name)
+    (thread,) = scanners
+    assert thread.startswith("kafkastore-scan")
+
+
+@pytest.mark.parametrize(("length", "wanted"), [(1 << 30, 0), (500, 512)])
+def test_only_a_batch_that_fits_its_piece_gets_more_memory(tmp_path, length, wanted):
+    path = tmp_path / "log"
+    path.write_bytes(bytes(8) + length.to_bytes(4, "big") + b"\0\0\0\0\2" + bytes(1000))
+    headers = np.empty(4, BATCH_HEADER)
+    with LogFile(path) as file:
+        found = scan_file(file.descriptor, 0, file.size, memoryview(bytearray(100)), headers)
+    assert found == (0, 0, wanted)
+
+
+def test_one_thread_scans_no_pieces(tmp_path, monkeypatch):
+    use_pieces_of(monkeypatch, 300)
+    monkeypatch.delattr(runs_ahead, "_scan")
+    assert scanned(segment_of(tmp_path, 300), 1)[0]
 
 
 def test_an_index_that_points_into_a_batch_leaves_the_rest_to_one_thread(tmp_path, monkeypatch):
@@ -106,6 +146,4 @@ def test_a_scan_that_is_dropped_stops_its_threads(tmp_path, monkeypatch, runs_ta
         for _ in range(runs_taken):
             next(runs)
         del runs
-    for thread in threads_left():
-        thread.join(20)
-        assert not thread.is_alive()
+    wait_for_threads()

@@ -64,8 +64,19 @@ cdef enum HeaderStatus:
     HEADER_BAD_MAGIC
 
 
+cdef struct HeaderScan:
+    Py_ssize_t count         # of headers
+    Py_ssize_t size          # bytes of their batches
+    Py_ssize_t wanted        # bytes of the next batch, if it is not whole; 0: unknown
+    int status               # a HeaderStatus, or one of `batch_header.scan`
+
+
 cdef HeaderStatus parse_header(
     const uint8_t* at, Py_ssize_t left, BatchHeader* header
+) noexcept nogil
+cdef HeaderScan scan_headers(
+    const uint8_t* start, Py_ssize_t size, int64_t position, BatchHeader* header,
+    Py_ssize_t capacity, bint verify_crc, bint is_strict, int64_t smallest, int64_t largest
 ) noexcept nogil
 cdef uint32_t compute_crc(const uint8_t* at, const BatchHeader* header) noexcept nogil
 cdef bint is_crc_valid(const uint8_t* at, const BatchHeader* header) noexcept nogil

@@ -223,51 +223,59 @@ def scan(const uint8_t[::1] data not None, int64_t position, headers not None, *
     whole in `data`), `BAD_LENGTH` or `BAD_MAGIC`; with `within` also `BAD_OFFSETS` or `BAD_CRC`.
     """
     cdef uint8_t[::1] header_bytes = bytes_of(headers)
-    cdef Py_ssize_t size = data.shape[0], at = 0, count = 0, capacity = len(headers)
-    cdef HeaderStatus status = HEADER_WHOLE
-    cdef int fault = 0
-    cdef const uint8_t* start
-    cdef BatchHeader* header
-    cdef Py_ssize_t wanted = 0
+    cdef Py_ssize_t size = data.shape[0], capacity = len(headers)
     cdef bint is_strict = within is not None
-    cdef int64_t smallest = INT64_MIN, largest = INT64_MAX, first, before
+    cdef int64_t smallest = INT64_MIN, largest = INT64_MAX
+    cdef HeaderScan found
     if size == 0 or capacity == 0:
         return 0, 0, ALL_SCANNED, 0
     if is_strict:
         smallest, largest = within
-    before = smallest
-    start = &data[0]
-    header = <BatchHeader*> &header_bytes[0]
     with nogil:
-        while at < size and count < capacity:
-            header.size = 0
-            status = parse_header(start + at, size - at, header)
-            if status != HEADER_WHOLE:
-                wanted = header.size
+        found = scan_headers(&data[0], size, position, <BatchHeader*> &header_bytes[0], capacity,
+                             verify_crc, is_strict, smallest, largest)
+    return found.count, found.size, found.status, found.wanted
+
+
+cdef HeaderScan scan_headers(
+    const uint8_t* start, Py_ssize_t size, int64_t position, BatchHeader* header,
+    Py_ssize_t capacity, bint verify_crc, bint is_strict, int64_t smallest, int64_t largest
+) noexcept nogil:
+    """Parse successive headers as `scan` does; `is_strict`: as it does `within` two offsets."""
+    cdef HeaderScan found
+    cdef HeaderStatus status = HEADER_WHOLE
+    cdef int64_t first, before = smallest
+    found.count = found.size = found.wanted = found.status = 0
+    while found.size < size and found.count < capacity:
+        header.size = 0
+        status = parse_header(start + found.size, size - found.size, header)
+        if status != HEADER_WHOLE:
+            found.wanted = header.size
+            found.status = <int> status
+            break
+        if is_strict:
+            first = first_offset_of(header)
+            if first < smallest and first >= before and found.count:
+                header -= 1
+                found.size -= header.size
+                found.count -= 1
+                found.status = SCAN_BAD_OFFSETS
                 break
-            if is_strict:
-                first = first_offset_of(header)
-                if first < smallest and first >= before and count:
-                    header -= 1
-                    at -= header.size
-                    count -= 1
-                    fault = SCAN_BAD_OFFSETS
-                    break
-                if not has_offsets_within(header, smallest, largest):
-                    fault = SCAN_BAD_OFFSETS
-                    break
-                before = smallest
-                smallest = header.last_offset + 1
-            if verify_crc:
-                header.crc_valid = is_crc_valid(start + at, header)
-                if is_strict and not header.crc_valid:
-                    fault = SCAN_BAD_CRC
-                    break
-            header.position = position + at
-            at += header.size
-            header += 1
-            count += 1
-    return count, at, fault or <int> status, wanted
+            if not has_offsets_within(header, smallest, largest):
+                found.status = SCAN_BAD_OFFSETS
+                break
+            before = smallest
+            smallest = header.last_offset + 1
+        if verify_crc:
+            header.crc_valid = is_crc_valid(start + found.size, header)
+            if is_strict and not header.crc_valid:
+                found.status = SCAN_BAD_CRC
+                break
+        header.position = position + found.size
+        found.size += header.size
+        header += 1
+        found.count += 1
+    return found
 
 
 def find(const uint8_t[::1] data not None, int64_t min_offset, int64_t max_offset):

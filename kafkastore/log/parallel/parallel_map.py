@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
+#: A useful `idle_seconds` where an item takes about as long as a thread needs to start.
+IDLE_SECONDS = 0.1
 #: Queued items per thread, unless said otherwise; as many results may wait for a slow one.
 _QUEUED_PER_THREAD = 2
 
@@ -88,8 +90,8 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
 
     An error in `work` is raised at its item's turn; no further items start. `close`, the last
     result and an error wait for the threads. After a fork, the next result is an error. If the
-    owner helps, it counts as one of the threads, and must call `help`. A thread waits for work for
-    `idle_seconds` before it ends.
+    owner helps, it counts as one of the threads, and must call `help`, or take the results from
+    `helped`. A thread waits for work for `idle_seconds` before it ends.
     """
 
     # `items` are taken one by one, so memory does not grow with a store (`Executor.map` takes all
@@ -154,6 +156,19 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
             item, future = self._shared.queue.popleft()
         self._shared.process(item, future)
         return True
+
+    def helped(self) -> Iterator[ResultT]:
+        """Yield the results; the owner's thread processes items until the next one is there."""
+        while True:
+            self.begin()
+            while not self.is_next_ready and self.help(leave=0):
+                pass
+            try:
+                result = next(self)
+            except StopIteration:
+                return
+            yield result
+            del result  # only the caller keeps it
 
     @property
     def is_next_ready(self) -> bool:

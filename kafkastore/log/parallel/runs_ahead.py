@@ -1,95 +1,121 @@
 """Scan a segment's batches with several threads, as one thread scans them.
 
 Threads scan pieces that begin where the offset index says that a batch begins. A piece counts only
-if the batches before it end there. From the first one that does not count, or that has a batch
-which needs a closer look, the segment is scanned by the thread that takes the batches.
+if the batches before it end there. From the first one that does not count, or that is not scanned
+up to its end, the segment is scanned by the thread that takes the batches.
 """
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kafkastore.errors import CorruptionError
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.log.parallel.log_pieces import indexed_batch
-from kafkastore.log.parallel.parallel_map import ParallelMap
+from kafkastore.log.parallel.parallel_map import IDLE_SECONDS, ParallelMap
 from kafkastore.reads import is_remote
-from kafkastore.segment.log_file import BatchRun, LogFile, ReusedMemory
+from kafkastore.segment.decoding.header_scan import scan_file
+from kafkastore.segment.log_file import HEADERS_A_SCAN, BatchRun, LogFile, ReusedMemory
 from kafkastore.segment.log_segment import LogSegment
 
-#: Bytes of a piece, which are read at once; a log of fewer than two pieces starts no thread.
-PIECE_BYTES = 4 * 1024 * 1024
+#: Bytes of a piece; a log of fewer than two pieces is not divided.
+PIECE_BYTES = 8 * 1024 * 1024
 #: Between index entries that are farther apart, one thread scans.
 _LARGEST_PIECE_BYTES = 2 * PIECE_BYTES
+#: Bytes that are read at once: they are checked while they are in the core's own cache.
+_READ = 256 * 1024
 
 
-class _ScannedPiece(NamedTuple):
+class ScannedRun(NamedTuple):
+    """Successive batches whose bytes are not kept; `headers` are valid until the next run."""
+
+    file: LogFile
+    headers: NDArray[Any]
+
+    def batch(self, index: int) -> memoryview:
+        """Read the bytes of one batch."""
+        header = self.headers[index]
+        return self.file.read(int(header["position"]), int(header["size"]))
+
+
+class _Piece(NamedTuple):
     start: int
     end: int
 
 
+class _Room:
+    """What a piece is scanned with; it is used for many, one after the other."""
+
+    def __init__(self) -> None:
+        self.bytes = ReusedMemory()
+        self.headers: list[NDArray[Any]] = []
+
+
+class _ScannedPiece(NamedTuple):
+    end: int
+    position: int  # up to which it was scanned
+    headers: list[NDArray[Any]]
+    room: _Room
+
+
 def runs_ahead(
     segment: LogSegment, file: LogFile, position: int, threads: int
-) -> Iterator[BatchRun]:
-    """Yield what ``file.runs`` yields from a position on, and raise what it raises."""
+) -> Iterator[BatchRun | ScannedRun]:
+    """Yield the batches that ``file.runs`` yields from a position on; raise what it raises."""
     if threads > 1 and file.size - position >= 2 * PIECE_BYTES and not is_remote(file.descriptor):
-        rooms: deque[ReusedMemory] = deque()
-        # Threads may still read when the caller has closed its file.
+        rooms: deque[_Room] = deque()
         scanned = ParallelMap(
+            # Threads may still read when the caller has closed its file.
             partial(_scan, file.copy(), rooms),
             _pieces(segment, file, position),
             threads,
             "kafkastore-scan",
-            queued=1,
+            owner_helps=True,
+            idle_seconds=IDLE_SECONDS,
         )
-        for runs, memory in scanned:
-            for run in runs:
-                if run.position != position:
-                    break
-                yield run
-                position = run.end_position
-            else:
-                rooms.append(memory)
-                continue
-            break
+        for found in scanned.helped():
+            for headers in found.headers:
+                yield ScannedRun(file, headers)
+            position = found.position
+            rooms.append(found.room)
+            if position != found.end:
+                break
         scanned.close()
     yield from file.runs(position, verify_crc=True)
 
 
-def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_ScannedPiece]:
+def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_Piece]:
     """Divide a log from a batch on, at index entries; the caller scans what is left."""
-    while True:
+    while position < file.size:
         limit = min(position + _LARGEST_PIECE_BYTES, file.size)
         found = indexed_batch(segment, position + PIECE_BYTES, limit)
-        if found is None:
+        end = file.size if found is None else found.position
+        if end > position + _LARGEST_PIECE_BYTES:
             return
-        yield _ScannedPiece(position, found.position)
-        position = found.position
+        yield _Piece(position, end)
+        position = end
 
 
-def _scan(
-    file: LogFile, rooms: deque[ReusedMemory], piece: _ScannedPiece
-) -> tuple[list[BatchRun], ReusedMemory]:
+def _scan(file: LogFile, rooms: deque[_Room], piece: _Piece) -> _ScannedPiece:
     """Scan a piece up to its end, or to the first bytes that are not a batch."""
-    size = piece.end - piece.start
     try:
-        memory = rooms.pop()
+        room = rooms.pop()
     except IndexError:
-        memory = ReusedMemory()
-    free = memory.room(size)
-
-    def next_room(wanted: int) -> memoryview:
-        nonlocal free
-        taken, free = free[:wanted], free[wanted:]
-        return taken if len(taken) == wanted else memoryview(bytearray(wanted))
-
-    runs: list[BatchRun] = []
-    try:
-        for run in file.up_to(piece.end).runs(
-            piece.start, verify_crc=True, first_read=size, room=next_room
-        ):
-            runs.append(run._replace(headers=run.headers.copy()))
-    except CorruptionError:
-        pass  # the caller finds it again, and raises it
-    return runs, memory
+        room = _Room()
+    position, wanted, count = piece.start, _READ, -1
+    found: list[NDArray[Any]] = []
+    while wanted or count == HEADERS_A_SCAN:
+        if len(found) == len(room.headers):
+            room.headers.append(np.empty(HEADERS_A_SCAN, BATCH_HEADER))
+        headers = room.headers[len(found)]
+        memory = room.bytes.room(max(wanted, _READ))
+        count, position, wanted = scan_file(
+            file.descriptor, position, piece.end, memory, headers
+        )
+        if count:
+            found.append(headers[:count])
+    return _ScannedPiece(piece.end, position, found, room)
