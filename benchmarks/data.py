@@ -1,6 +1,7 @@
 """The data sets: files that Kafka's own classes write, once, the same bytes each time."""
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -72,6 +73,22 @@ def log_path(folder: Path, name: str, make_data: MakeData) -> Path:
                 make_data(["segment", str(made), *map(str, SEGMENTS[name])])
             made.parent.rename(directory.parent)
     return directory / FIRST_FILE
+
+
+def read_from_disk(directory: Path) -> None:
+    """Bring the files of a data set into the page cache from the disk.
+
+    The kernel keeps what it reads from a disk in large pieces, and what was written in small ones
+    in single pages, out of which it copies at a quarter of the speed. Most directories that
+    kafkastore opens were written on another machine, or long ago.
+    """
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                os.fsync(file.fileno())  # only pages that are on the disk can be dropped
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                while file.read(MIB):
+                    pass
 
 
 def targets_path(log: Path, measure: str) -> Path:

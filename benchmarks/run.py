@@ -21,7 +21,17 @@ from typing import Any, NamedTuple
 
 from build_peers import PEER_COMMANDS, CannotRun, make_data
 from contestant import Contestant, Failed
-from data import INDEXES, METADATA, SEGMENTS, TIMES, WIDE, WIDER, log_path, targets_path
+from data import (
+    INDEXES,
+    METADATA,
+    SEGMENTS,
+    TIMES,
+    WIDE,
+    WIDER,
+    log_path,
+    read_from_disk,
+    targets_path,
+)
 
 OURS = "kafkastore"
 
@@ -216,6 +226,7 @@ class Commands:
         self._peers: dict[str, list[str]] = {
             OURS: [sys.executable, str(Path(__file__).with_name("ours.py"))]
         }
+        self._read: set[Path] = set()
 
     def command(self, side: str, data_set: str) -> list[str]:
         """Return the command of a side, as in ``rust decode``.
@@ -229,6 +240,9 @@ class Commands:
         if who not in self._peers:
             self._peers[who] = PEER_COMMANDS[who](self.work)
         log = log_path(self.work / "data", data_set, partial(make_data, self.work))
+        if log not in self._read:
+            read_from_disk(log.parent.parent)
+            self._read.add(log)
         command = [*self._peers[who], measure, str(log)]
         if data_set == INDEXES or measure in TIMES:
             command.append(str(targets_path(log, measure)))

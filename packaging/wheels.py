@@ -29,6 +29,9 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 PYTHONS = ["python3.11", "python3.12", "python3.13", "python3.14"]
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
+# What tools leave in a checkout; nothing of it belongs in an sdist.
+LEFTOVERS = (".git", ".venv*", ".*_cache", ".hypothesis", "__pycache__", "build", "dist",
+             "*.egg-info", "*.so", "kafkastore-run", "spark-warehouse", "metastore_db")
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,10 @@ def link_configuration(python: Path, folder: Path) -> None:
 def build_sdist(python: Path, folder: Path, epoch: str) -> Path:
     """Build the sdist: sorted, with one time for all files, and without this machine's users."""
     folder.mkdir()
-    run(python, "setup.py", "-q", "sdist", "--dist-dir", folder, cwd=ROOT)
+    # setup.py writes into the folder where it runs, and another build may run in the checkout.
+    copy = folder.with_name("checkout")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFTOVERS))
+    run(python, "setup.py", "-q", "sdist", "--dist-dir", folder, cwd=copy)
     (sdist,) = folder.glob("*.tar.gz")
     packed = io.BytesIO()
     with tarfile.open(sdist) as old, tarfile.open(fileobj=packed, mode="w") as new:

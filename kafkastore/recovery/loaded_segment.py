@@ -78,6 +78,6 @@ class LoadedSegment:
                 return end
             end = self.base_offset
         with LogFile(self.path) as log, suppress(CorruptionError):
-            for run in batch_runs(log):
+            for run in batch_runs(log, frames_negative_magic=True):
                 end = run.next_offset
         return end

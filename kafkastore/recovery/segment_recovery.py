@@ -144,7 +144,7 @@ class SegmentRecovery:
         """Apply a segment to the producers' state, from the batch with `start_offset` on."""
         end = 0
         with self.segments[base_offset].open_log() as log:
-            for run in batch_runs(log):
+            for run in batch_runs(log, frames_negative_magic=True):
                 replay_run(state, run, run.headers["last_offset"] >= start_offset)
                 end = run.end_position
             log.check_length(end)

@@ -16,7 +16,8 @@ from pathlib import Path
 from kafkastore.arguments import INT32_MAX
 from kafkastore.errors import CorruptBatchError, OffsetOverflowError
 from kafkastore.formats.indexes.index_format import offset_index, time_index
-from kafkastore.segment.log_file import LogFile
+from kafkastore.segment.log_file import BatchRun, LogFile
+from kafkastore.segment.recovery import batch_runs
 
 LARGEST_RELATIVE_OFFSET = INT32_MAX
 
@@ -107,7 +108,7 @@ def overflow_position(path: Path, size: int, base_offset: int) -> int:
     Its last offset is below, or more than 31 bits above. Without such a batch return `size`.
     """
     with LogPart(path, 0, size) as log:
-        for position, _, last_offset, _ in _batches(log):
+        for position, _, _, last_offset, _ in _batches(batch_runs(log)):
             if not 0 <= last_offset - base_offset <= LARGEST_RELATIVE_OFFSET:
                 return position
     return size
@@ -118,20 +119,22 @@ def parts_of(
 ) -> list[Part]:
     """Return the parts into which a broker splits the first `size` bytes of a log.
 
-    Checksums are not checked. Raises `CorruptBatchError` at an incomplete last batch (a broker does
-    not start), and `OffsetOverflowError` if a batch fits no part.
+    Checksums are not checked. A broker does not start where this raises: a `CorruptionError` at an
+    incomplete last batch or an unknown magic, or `OffsetOverflowError` if a batch fits no part.
     """
     parts: list[Part] = []
     with LogPart(path, 0, size) as log:
         chunk = _Chunk()
-        for position, batch_size, last_offset, timestamp in _batches(log):
+        # To index each batch, a broker reads it from memory, where no magic above 2 is accepted.
+        runs = log.runs() if each_batch_is_indexed else batch_runs(log)
+        for position, batch_size, base_offset, last_offset, timestamp in _batches(runs):
             if parts and parts[-1].holds(last_offset):
                 if not chunk.has_room(batch_size):
                     chunk.flush(parts[-1], index_interval_bytes)
             else:
                 if parts:
                     chunk.flush(parts[-1], index_interval_bytes)
-                parts.append(_begun(log, position, last_offset, parts))
+                parts.append(_begun(log, position, base_offset, last_offset, parts))
                 chunk = _Chunk()
             chunk.add(batch_size, last_offset, timestamp)
             if each_batch_is_indexed:
@@ -148,27 +151,29 @@ def parts_of(
     return parts
 
 
-def _batches(log: LogFile) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (position, size, last offset, largest timestamp) of each batch."""
-    fields = ["position", "size", "last_offset", "max_timestamp"]
-    for run in log.runs():
+def _batches(runs: Iterator[BatchRun]) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield (position, size, base and last offset, largest timestamp) of each batch."""
+    fields = ["position", "size", "base_offset", "last_offset", "max_timestamp"]
+    for run in runs:
         yield from run.headers[fields].tolist()
 
 
-def _begun(log: LogFile, position: int, last_offset: int, before: list[Part]) -> Part:
+def _begun(
+    log: LogFile, position: int, base_offset: int, last_offset: int, before: list[Part]
+) -> Part:
     """Return a new part that starts with the batch at `position`."""
-    base_offset = log.first_offset_at(position)
-    if base_offset is None:
+    first_offset = log.first_offset_at(position) if base_offset < 0 else base_offset
+    if first_offset is None:
         raise CorruptBatchError(
             "the first offset of a batch is unknown", path=log.path, position=position
         )
-    part = Part(base_offset, position)
-    part.next_offset = base_offset
+    part = Part(first_offset, position)
+    part.next_offset = first_offset
     least = before[-1].next_offset if before else 0
-    if not part.holds(last_offset) or base_offset < least:
+    if not part.holds(last_offset) or first_offset < least:
         raise OffsetOverflowError(
             f"{log.path}: no segment can begin with the batch at byte {position}, which has the "
-            f"offsets {base_offset} to {last_offset}"
+            f"offsets {first_offset} to {last_offset}"
         )
     return part
 

@@ -182,20 +182,25 @@ def _append(
     return headers[:count], controls if has_producers else None, broken
 
 
-def batch_runs(log: LogFile, *, verify_crc: bool = False) -> Iterator[BatchRun]:
+def batch_runs(
+    log: LogFile, *, verify_crc: bool = False, frames_negative_magic: bool = False
+) -> Iterator[BatchRun]:
     """Yield batches as a broker frames them: a magic above 2 counts as 2.
 
-    Raises `CorruptBatchError` as `LogFile.runs`, and `UnsupportedFormatError` at a negative magic,
-    whose checksum is unknown.
+    A negative one counts as 0 if a broker only asks for offsets (`frames_negative_magic`),
+    otherwise raises `UnsupportedFormatError`. Raises `CorruptBatchError` as `LogFile.runs`.
 
-    Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``.
+    Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``, ``LegacyRecord.headerSize``.
     """
     position, first_read = 0, LARGEST_READ
     while True:
         try:
             yield from log.runs(position, verify_crc=verify_crc, first_read=first_read)
         except UnsupportedFormatError as error:
-            if error.position is None or (run := _of_higher_magic(log, error, verify_crc)) is None:
+            if error.position is None:
+                raise
+            run = _of_unknown_magic(log, error.position, verify_crc, frames_negative_magic)
+            if run is None:
                 raise
             yield run
             position, first_read = run.end_position, SMALLEST_READ
@@ -203,21 +208,22 @@ def batch_runs(log: LogFile, *, verify_crc: bool = False) -> Iterator[BatchRun]:
             return
 
 
-def _of_higher_magic(
-    log: LogFile, error: UnsupportedFormatError, verify_crc: bool
+def _of_unknown_magic(
+    log: LogFile, position: int, verify_crc: bool, frames_negative_magic: bool
 ) -> BatchRun | None:
-    """Return the batch that was refused for its magic as one of magic 2.
+    """Return a batch that was refused for its magic as one of magic 2 or 0.
 
-    Returns None for a negative magic. The scan has already checked that the batch ends within the
-    file.
+    None if it can't be one. The scan has already checked that it ends within the file.
     """
-    position = error.position or 0
     frame = log.read(position, batch_header.SMALLEST_FRAME)
     length = int.from_bytes(frame[_LENGTH_AT : _LENGTH_AT + 4], "big", signed=True)
     data = log.read(position, batch_header.FRAME_OVERHEAD + max(length, 0))
-    if len(data) <= _MAGIC_AT or data[_MAGIC_AT] > 127:
+    if len(data) <= _MAGIC_AT:
         return None
-    data[_MAGIC_AT] = 2
+    is_negative = data[_MAGIC_AT] > 127
+    if is_negative and not frames_negative_magic:
+        return None
+    data[_MAGIC_AT] = 0 if is_negative else 2
     headers = np.empty(1, BATCH_HEADER)
     count, *_ = batch_header.scan(data, position, headers, verify_crc=verify_crc)
     return BatchRun(data, headers, position, 0) if count else None

@@ -1,7 +1,7 @@
 """The table of records that `to_arrow` returns."""
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -124,7 +124,7 @@ class LogTable:
 
 
 def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Iterate over batches; an error has no traceback, which Arrow would print.
+    """Iterate over batches; errors and Ctrl-C have no traceback for Arrow to print.
 
     Other libraries are given the text of an error, and no error of Python.
     """
@@ -133,7 +133,7 @@ def without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
     def until_error() -> Generator[pa.RecordBatch, None, None]:
         try:
             yield from batches
-        except (KafkaStoreError, OSError) as error:
+        except (KafkaStoreError, OSError, KeyboardInterrupt) as error:
             error.__cause__ = error.__context__ = None
             errors.append(error.with_traceback(None))
 
@@ -152,6 +152,7 @@ def table_of_partitions(
     **options: Unpack[ArrowArguments],
 ) -> LogTable:
     """Return the table of some partitions of a store; see `LogStore.to_arrow`."""
+    _check_names("to_arrow", options, ArrowArguments)
     logs_of(chosen)  # raises an error now if one is missing or duplicate
     topics = tuple(sorted({each.topic for each in chosen})) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
@@ -168,6 +169,7 @@ def latest_of_partitions(
     **options: Unpack[LatestArguments],
 ) -> LogTable:
     """Return the last records of some partitions of a topic; see `TopicLogs.latest`."""
+    _check_names("latest", options, LatestArguments)
     logs_of(chosen)  # raises an error now if one is missing or duplicate
     topics = tuple({each.topic for each in chosen}) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
@@ -175,3 +177,10 @@ def latest_of_partitions(
         checked.schema,
         lambda: read_latest(logs_of(chosen), checked, include_tombstones=include_tombstones),
     )
+
+
+def _check_names(method: str, options: Mapping[str, Any], known: type) -> None:
+    """Refuse options that are not among the arguments of a method, as Python does."""
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")

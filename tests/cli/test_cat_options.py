@@ -133,6 +133,8 @@ def table_of(path: Path) -> pa.Table:
         (["--follow", "--until-offset", "3"], "--follow has no end"),
         (["-o", "beginning"], "-o is the output file"),
         (["-o", "up.json.gz"], "would not be compressed"),
+        (["-o", "up.avro"], "up.avro would not be in the format .avro: known endings are .arrow, "),
+        (["-o", "{topic}.TSV"], "would not be in the format .tsv"),
         (["-o", "-10"], "-o is the output file"),
         (["-o", "s@1500000000000"], "-o is the output file"),
         (["-o", "{topic}/{day}"], "unknown field {day}"),
@@ -157,6 +159,29 @@ def test_wrong_options_are_one_sentence(
     monkeypatch.chdir(tmp_path)
     assert_one_sentence(run("cat", root, *options), part)
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_text"),
+    [
+        (["-o", "up.txt"], True),
+        (["-o", "up.log"], True),
+        (["-o", "up"], True),
+        (["-o", "up.2017-07-14"], True),
+        (["-o", "up.avro", "--format", "text"], True),
+        (["-o", "up.avro", "--json"], False),
+        (["-o", "up.tsv", "-f", "%p\\t%o\\n"], False),
+    ],
+)
+def test_other_names_and_an_explicit_format_are_written(
+    run: Run, root: Path, tmp_path: Path, options: list[str], is_text: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("cat", root, *options).code == 0
+    written = Path(options[1]).read_bytes()
+    assert (written == run("cat", root).out.encode()) == is_text
+    assert written
 
 
 @bounded(40)
@@ -288,7 +313,7 @@ def hostile(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "options",
-    [["--json"], ["--format", "csv"], ["-f", r"%k %s %h\n"], ["--format", "text"]],
+    [["--json"], ["--format", "csv"], ["-f", r"%k %s %R %h\n"], ["--format", "text"]],
     ids=lambda each: each[0],
 )
 def test_records_never_control_a_terminal(hostile: Path, options: list[str], run: Run) -> None:
@@ -298,8 +323,10 @@ def test_records_never_control_a_terminal(hostile: Path, options: list[str], run
     if options == ["--json"]:
         assert json.loads(shown) == run("cat", hostile, "--headers", "--json").lines[0]
     if options[0] == "-f":  # elsewhere the bytes are unchanged
+        length = len(HOSTILE).to_bytes(4)
+        fields = [HOSTILE, HOSTILE, length, HOSTILE + b"=" + HOSTILE]
         raw = run("cat", hostile, *options).out
-        assert raw.encode() == b" ".join([HOSTILE, HOSTILE, HOSTILE + b"=" + HOSTILE]) + b"\n"
+        assert raw.encode() == b" ".join(fields) + b"\n"
 
 
 def test_only_a_terminal_shows_colours(root: Path, run: Run) -> None:

@@ -240,7 +240,7 @@ def test_on_a_terminal_records_write_no_control_characters(
     for form in (
         json_format(headers=True, for_terminal=True),
         csv_format(headers=True, for_terminal=True),
-        format_string("%t %k %s %h\n", for_terminal=True),
+        format_string("%t %k %s %R %h\n", for_terminal=True),
         text_format(headers=True, zone=None),
     ):
         lines = written(form, which, records, 0).decode().removesuffix("\n").split("\n")

@@ -447,6 +447,17 @@ EPOCH_BEFORE_DISORDER = b"".join(
 #: An offset beyond the segment: it is split, and then the segment before it is recovered as well.
 BEYOND_THE_SEGMENT = Batch((Row(2**56 + 1, 0, b"k", b""),)).data
 
+#: Batches at both ends of more offsets than indexes have.
+BEYOND_INDEXES = b"".join(Batch((Row(offset, 0, b"k", b""),)).data for offset in (1, 2**31 + 1))
+
+
+def with_magic(magic, *offsets):
+    """Batches of one record, the last of them with another magic, which no checksum covers."""
+    data = bytearray(b"".join(Batch((Row(offset, 0, b"k", b""),)).data for offset in offsets))
+    data[-(len(data) // len(offsets)) + 16] = magic
+    return bytes(data)
+
+
 #: What a broker does not start on, by the model's error.
 ERRORS_OF_BROKEN_LOGS = {
     log_recovery.Overflow: OffsetOverflowError,
@@ -476,6 +487,12 @@ def test_a_broker_does_not_start_on_zeros_that_it_reads_for_producers(tmp_path, 
 @example(({0: bytes(18), 1: BEYOND_THE_SEGMENT}, set()), "2.0", 0, 5, 0, ())
 @example(({2**32 + 5: BELOW_AND_ABOVE}, set()), "2.0", 0, 0, 0, ())
 @example(({0: EPOCH_BEFORE_DISORDER, 5: b""}, set()), "2.4", 0, 0, 2, ())
+@example(({0: with_magic(3, 0) + BEYOND_INDEXES}, set()), "2.0", 0, 0, 0, ())
+@example(({0: with_magic(3, 0) + BEYOND_INDEXES}, set()), "4.1", 0, 0, 0, ())
+@example(({0: BEYOND_INDEXES + with_magic(3, 2**31 + 2)}, set()), "3.9", 0, 0, 0, ())
+@example(({0: BEYOND_INDEXES + with_magic(0, 2**31 + 2)}, set()), "4.1", 0, 0, 0, ())
+@example(({0: BEYOND_INDEXES + with_magic(130, 2**31 + 2)}, set()), "2.0", 0, 0, 0, ())
+@example(({0: with_magic(130, 0, 1), 5: with_magic(2, 5)}, set()), "2.4", 0, 5, 0, ())
 @given(
     damaged_logs(),
     st.sampled_from(["2.0", "2.4", "2.8", "3.9", "4.1"]),

@@ -300,3 +300,27 @@ def test_other_libraries_are_given_one_sentence_of_an_error(tmp_path: Path) -> N
         assert "Traceback" not in str(caught.value)
     with pytest.raises(CorruptBatchError):
         store.to_arrow().to_reader().read_all()
+
+
+def test_other_libraries_are_given_one_sentence_of_an_interrupt(store: LogStore) -> None:
+    def interrupted() -> Iterator[pa.RecordBatch]:
+        yield from store["a", 0].to_arrow()
+        raise KeyboardInterrupt
+
+    table = LogTable(store.to_arrow().schema, interrupted)
+    with pytest.raises(pa.ArrowException, match="KeyboardInterrupt") as caught:
+        pa.table(table)
+    assert "Traceback" not in str(caught.value)
+    with pytest.raises(KeyboardInterrupt):
+        table.read_all()
+
+
+def test_topics_and_stores_refuse_arguments_of_other_methods(store: LogStore) -> None:
+    topic = store.topic("a")
+    for read in (store.to_arrow, topic.to_arrow):
+        with pytest.raises(TypeError, match="is_decided"):
+            read(is_decided=True)  # type: ignore[call-arg]
+    for name, value in (("isolation", "read_uncommitted"), ("include_control", True)):
+        for latest in (topic.latest, topic[0].latest):
+            with pytest.raises(TypeError):
+                latest(**{name: value})  # type: ignore[arg-type]

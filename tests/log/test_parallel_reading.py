@@ -1,6 +1,7 @@
 """Several threads read a log as one does: the same rows, errors and skipped bytes, in order."""
 
 import gc
+import os
 import random
 import threading
 import time
@@ -247,6 +248,38 @@ def test_after_a_segment_with_a_wrong_index_threads_read_the_next_one(
     counted = counting_starts(monkeypatch)
     assert [row["offset"] for row in read(log, 2)[0]] == list(range(180))
     assert {piece.segment.base_offset for piece in counted} >= {60, 120}
+
+
+def in_disorder(path):
+    data = path.read_bytes()
+    entries = [data[at : at + 8] for at in range(0, len(data), 8)]
+    random.Random(SEED).shuffle(entries)
+    path.write_bytes(b"".join(entries))
+
+
+def a_directory(path):
+    path.unlink()
+    path.mkdir()
+
+
+def without_rights(path):
+    path.chmod(0)
+
+
+def too_large(path):
+    os.truncate(path, 1 << 30)
+    with path.open("r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"\1" * 8)
+
+
+@pytest.mark.parametrize("harm_index", [in_disorder, a_directory, without_rights, too_large])
+def test_an_index_that_is_no_help_changes_nothing(tmp_path, small_pieces, harm_index):
+    log = written(tmp_path, Segment(0, batches_of(200)), Segment(200, batches_of(200, 200)))
+    harm_index(log.segments[0].offset_index_path)
+    rows, error, skipped = read(log, 3)
+    assert [row["offset"] for row in rows] == list(range(400))
+    assert (error, skipped) == (None, [])
 
 
 def test_after_skipped_bytes_threads_read_on(tmp_path, small_pieces, monkeypatch):

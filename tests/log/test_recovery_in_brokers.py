@@ -7,6 +7,7 @@ import time
 
 import pytest
 from golden.make.java import BrokerFailure
+from golden.make.load_into_broker import LoadOptions, broker_on
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row, marker
 from models.record_strategies import in_a_row
@@ -21,7 +22,7 @@ from models.recovered_directory import (
 from models.seed import some
 
 import kafkastore
-from kafkastore.errors import CorruptIndexError
+from kafkastore.errors import CorruptIndexError, UnsupportedFormatError
 from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.segment.log_segment import LogSegment
 
@@ -258,6 +259,68 @@ def test_a_broker_does_not_start_on_an_index_that_leads_into_the_middle_of_a_bat
         recover_log(kafkastore.open(root)["t-0"], version, is_clean=True)
     with pytest.raises(BrokerFailure, match="CorruptRecordException"):
         load_into_broker([root / "t-0"], version, recover=False)
+
+
+def with_magic(directory, magic, slot, first_offsets):
+    """Write logs of 70-byte batches by base offset; one batch of the first has another magic."""
+    directory.mkdir(parents=True)
+    for base, offsets in first_offsets.items():
+        data = bytearray().join(Batch((Row(at, 0, b"k", b"v"),)).data for at in offsets)
+        if base == 0:
+            data[slot * 70 + 16] = magic
+        (directory / f"{base:020}.log").write_bytes(data)
+        for suffix in (".index", ".timeindex"):
+            (directory / f"{base:020}{suffix}").write_bytes(b"")
+    return directory
+
+
+# Name -> arguments of `with_magic`, and the recovery point. No checksum covers the magic.
+ODD_MAGICS = {
+    "t-0": (3, 0, {0: [0, FAR, FAR + 1]}, 0),
+    "t-1": (3, 2, {0: [0, FAR, FAR + 1]}, 0),
+    "t-2": (0, 2, {0: [0, FAR, FAR + 1]}, 0),
+    "t-3": (130, 1, {0: [0, 1, 2], 5: [5]}, 5),
+    "t-4": (130, 1, {0: [0, 1, 2], 5: [5]}, 0),
+    "t-5": (3, 1, {0: [0, 1, 2], 5: [5]}, 5),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_splits_and_replays_batches_of_an_unknown_magic_as_was_worked_out(
+    require_broker, tmp_path, version
+):
+    """Since 3.9.1 a broker does not start if it would have to split them."""
+    require_broker(version)
+    stops_at_split = version != "2.4.0"
+    stopping = [name for name in ("t-0", "t-1") if stops_at_split]
+    expected, points = {}, {}
+    for name, (*arguments, points[name]) in ODD_MAGICS.items():
+        log = kafkastore.open(with_magic(tmp_path / name, *arguments))[name]
+        if name in stopping:
+            with pytest.raises(UnsupportedFormatError):
+                recover_log(log, version, recovery_point=points[name])
+        else:
+            expected[name] = recover_log(
+                log, version, recovery_point=points[name], index_interval_bytes=INTERVAL
+            )
+    options = LoadOptions(
+        recover=True, recovery_points=points, topic_config={"index.interval.bytes": INTERVAL}
+    )
+    # No client can read these records: only files are compared.
+    directories = [tmp_path / name for name in expected]
+    with broker_on(directories, version, tmp_path / "out", options) as context:
+        for name, recovered in expected.items():
+            theirs = files_of(context.cluster.logs / name)
+            logs = {file: data for file, data in theirs.items() if file.endswith(".log")}
+            ours = files_after(recovered)
+            assert logs == {file: ours[file] for file in ours if file.endswith(".log")}, name
+        context.stop()
+    for name in stopping:
+        with (
+            pytest.raises(BrokerFailure, match="CorruptRecordException"),
+            broker_on([tmp_path / name], version, tmp_path / "out", options),
+        ):
+            pass
 
 
 def compare_with_broker(

@@ -19,7 +19,7 @@ class Overflow(Exception):
 
 
 class Torn(Exception):
-    """A segment that must be split does not end after a complete batch."""
+    """A segment that must be split is not a sequence of batches that a broker can read."""
 
 
 class Disorder(Exception):
@@ -64,31 +64,41 @@ def sound_batches(log):
 
 
 def framed(log):
-    """(position, bytes, base offset, last offset, max timestamp) of batches, and where they end."""
+    """(bytes, magic, base offset, last offset, max timestamp) of batches, and where they end."""
     found, at = [], 0
     while at + 17 < len(log):
-        base_offset, length = struct.unpack_from(">qi", log, at)
-        if length < 49 or at + 12 + length > len(log) or log[at + 16] != 2:
+        base_offset, length, _, magic = struct.unpack_from(">qiib", log, at)
+        if length < {0: 14, 1: 22}.get(magic, 49) or at + 12 + length > len(log):
             break
-        (delta,) = struct.unpack_from(">i", log, at + 23)
-        (max_timestamp,) = struct.unpack_from(">q", log, at + 35)
-        found.append((at, 12 + length, base_offset, base_offset + delta, max_timestamp))
-        at += 12 + length
+        last_offset = base_offset
+        if magic >= 2:
+            last_offset += struct.unpack_from(">i", log, at + 23)[0]
+            (max_timestamp,) = struct.unpack_from(">q", log, at + 35)
+        else:
+            max_timestamp = -1 if magic == 0 else struct.unpack_from(">q", log, at + 18)[0]
+        batch = log[at : at + 12 + length]
+        found.append((batch, magic, base_offset, last_offset, max_timestamp))
+        at += len(batch)
     return found, at
 
 
-def split(log, old_base):
+def split(log, old_base, version):
     """[(base offset, bytes, indexes, next offset)] of a log smaller than what is copied at once."""
     batches, end = framed(log)
     if not batches or batches[-1][3] - old_base < 2**31:
         raise Overflow
     parts = []
-    for at, size, base, last, timestamp in batches:
+    for data, magic, base, last, timestamp in batches:
+        # Copied from file to file, or in later versions read from memory as well.
+        if magic < 0 or (magic > 2 and version >= (3, 9, 1) and version != (4, 0)):
+            raise Torn
         if not parts or not 0 <= last - parts[-1][0] < 2**31:
+            if magic < 2 and data[17] & 7:
+                raise Torn  # nothing to decompress
             if not 0 <= last - base < 2**31 or base < (parts[-1][3] if parts else 0):
                 raise Overflow
             parts.append([base, b"", [], base])
-        parts[-1][1] += log[at : at + size]
+        parts[-1][1] += data
         parts[-1][2].append((timestamp, last))
         parts[-1][3] = last + 1
     if end < len(log):
@@ -152,7 +162,7 @@ def loaded(logs, without_index, *, version, interval, recovery_point, log_start,
     first_epoch = 1 if (2, 2) <= version < (2, 7) else 0
 
     def put_parts(old_base):
-        parts = split(logs.pop(old_base), old_base)
+        parts = split(logs.pop(old_base), old_base, version)
         indexes.pop(old_base, None)
         if any(base in logs for base, *_ in parts):
             raise Overflow

@@ -157,7 +157,8 @@ class _RowGroups:
         except IndexError:
             room = None
         if room is None or room.size < enough:
-            room = pa.py_buffer(mmap.mmap(-1, enough))  # only what is written takes memory
+            pages = mmap.mmap(-1, enough, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            room = pa.py_buffer(pages)  # only what is written takes memory
         with pa.FixedSizeBufferWriter(room) as sink, suppress(pa.ArrowIOError):
             self._encode_to(sink, table)
             return room, sink.tell()
@@ -185,4 +186,5 @@ class _RowGroups:
         self._encoded.close()
         if self._parts.is_empty:
             self._write(*self._encode([]))
+        self._rooms.clear()
         self._parts.close()

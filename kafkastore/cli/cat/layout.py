@@ -33,6 +33,10 @@ _FORM_BY_SUFFIX = {
     ".parquet": "parquet", ".arrow": "arrow", ".arrows": "arrows", ".csv": "csv", ".json": "json",
     ".jsonl": "json", ".ndjson": "json", ".txt": "text", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
+#: Names of formats that are not written; text under such a name would deceive.
+_OTHER_FORMATS = frozenset(
+    [".avro", ".bson", ".cbor", ".db", ".delta", ".duckdb", ".h5", ".hdf5", ".html", ".msgpack", ".npy", ".npz", ".ods", ".orc", ".pb", ".pickle", ".pkl", ".proto", ".sql", ".sqlite", ".sqlite3", ".tsv", ".xls", ".xlsx", ".xml", ".yaml", ".yml"]
+)
 #: Compression is for other programs.
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
 #: What ``-o`` means for kcat: beginning, end, stored, N, -N, s@TIMESTAMP, e@TIMESTAMP.
@@ -119,6 +123,11 @@ def choose_layout(
         raise click.UsageError(
             f"{output} would not be compressed: write a .parquet file, or pipe lines to a program "
             f"that compresses"
+        )
+    if suffix in _OTHER_FORMATS and form is template is None and not as_json:
+        raise click.UsageError(
+            f"{output} would not be in the format {suffix}: known endings are "
+            f"{', '.join(sorted(_FORM_BY_SUFFIX))}; --format writes one of them to any name"
         )
     chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
     shown = "text" if template is not None else chosen

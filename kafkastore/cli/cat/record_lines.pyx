@@ -46,7 +46,7 @@ cpdef enum Field:
     RAW_HEADERS
     KEY_LENGTH             # -1: null
     VALUE_LENGTH
-    VALUE_LENGTH_BYTES     # four bytes, big-endian
+    VALUE_LENGTH_BYTES     # four bytes, big-endian; on a terminal as RAW_VALUE
 
 # If the topic or a header name in a line of JSON is not UTF-8, the whole line is ASCII.
 cdef frozenset JSON_FIELDS = frozenset({JSON_TOPIC, JSON_HEADERS})
@@ -232,10 +232,11 @@ cdef class RecordLines:
         return self.out.put_bytes(&self.times[start], self.time_ends[row] - start)
 
     cdef int _put_length_bytes(self, int32_t size) except -1 nogil:
-        cdef int shift
-        for shift in range(24, -8, -8):
-            self.out.put(<uint8_t> (<uint32_t> size >> shift))
-        return 0
+        cdef uint8_t[4] length
+        cdef int i
+        for i in range(4):
+            length[i] = <uint8_t> (<uint32_t> size >> (24 - 8 * i))
+        return self._put_raw(length, 4)
 
     cdef int _put_json_string(self, const uint8_t* at, Py_ssize_t size, QuoteStyle style
                               ) except -1 nogil:

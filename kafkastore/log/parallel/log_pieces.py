@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kafkastore.errors import CorruptIndexError, CorruptionError, KafkaStoreError
+from kafkastore.arguments import INT32_MAX
+from kafkastore.errors import CorruptionError, KafkaStoreError
+from kafkastore.formats.indexes.entries import OffsetPosition
 from kafkastore.log.range_scan import ScanStart
-from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 
 #: An interval of an index without entries is scanned for batches if it is this many pieces long.
@@ -56,13 +56,12 @@ def cut_log(
             if is_wanted is not None and not is_wanted(segment):
                 continue
             position = segment.position_before(start_offset, file)
-            starts = batch_positions(segment, end_offset)
         except (KafkaStoreError, OSError):
             yield LogPiece(unopened, None)
             return
         while True:
             start = unopened._replace(file=file, position=position)
-            end = _next_start(file, starts, position, piece_bytes(), end_offset)
+            end = _next_start(start, piece_bytes(), end_offset)
             if end is None and number < len(segments) - 1:
                 # The end of the file, if no bytes are corrupt.
                 end = file.size
@@ -72,31 +71,29 @@ def cut_log(
             position = end
 
 
-def batch_positions(segment: LogSegment, end_offset: int) -> NDArray[np.int64]:
-    """Return where batches before an offset begin, ascending, if the index is right."""
+def indexed_batch(segment: LogSegment, position: int, limit: int) -> OffsetPosition | None:
+    """Return a batch from a position to a limit, exclusive, if the index has one."""
+    if position > INT32_MAX:
+        return None
     try:
         index = segment.offset_index
-        if index is None:
-            return np.empty(0, np.int64)
-        entries = index.entries()
-    except CorruptIndexError:
-        return np.empty(0, np.int64)
-    positions = entries["position"][entries["offset"] < end_offset].astype(np.int64)
-    return positions if bool((np.diff(positions) > 0).all()) else np.empty(0, np.int64)
+        found = None if index is None else index.fetch_upper_bound(position, 0)
+    except (KafkaStoreError, OSError):
+        return None
+    return found if found is not None and position <= found.position < limit else None
 
 
-def _next_start(
-    file: LogFile, starts: NDArray[np.int64], position: int, piece_bytes: int, end_offset: int
-) -> int | None:
-    """Return where a batch begins, `piece_bytes` after a position or later."""
+def _next_start(start: ScanStart, piece_bytes: int, end_offset: int) -> int | None:
+    """Return where a batch begins, `piece_bytes` after a start or later."""
+    file, position = start.file, start.position
+    assert file is not None
     wanted = position + piece_bytes
     if wanted >= file.size:
         return None
-    slot = int(np.searchsorted(starts, wanted))
-    if slot < len(starts) and starts[slot] < min(
-        position + _LONGEST_INTERVAL_PIECES * piece_bytes, file.size
-    ):
-        return int(starts[slot])
+    limit = min(position + _LONGEST_INTERVAL_PIECES * piece_bytes, file.size)
+    found = indexed_batch(start.segment, wanted, limit)
+    if found is not None:
+        return found.position if found.offset < end_offset else None
     try:
         for run in file.runs(position):
             slot = int(np.searchsorted(run.headers["position"], wanted))

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkastore.arguments import INT64_MAX, INT64_MIN
+from kafkastore.arguments import INT64_MIN
 from kafkastore.formats.records.batch_header import BATCH_HEADER
-from kafkastore.log.parallel.log_pieces import batch_positions
+from kafkastore.log.parallel.log_pieces import indexed_batch
 from kafkastore.log.parallel.parallel_map import IDLE_SECONDS, ParallelMap
 from kafkastore.reads import is_remote
 from kafkastore.segment.decoding.header_scan import scan_file
@@ -100,11 +100,11 @@ def runs_ahead(
 
 def _pieces(segment: LogSegment, file: LogFile, position: int) -> Iterator[_Piece]:
     """Divide a log from a batch on, at index entries; the caller scans what is left."""
-    starts = batch_positions(segment, INT64_MAX)
     while position < file.size:
-        slot = int(np.searchsorted(starts, position + PIECE_BYTES))
-        end = int(starts[slot]) if slot < len(starts) else file.size
-        if end > min(position + _LARGEST_PIECE_BYTES, file.size):
+        limit = min(position + _LARGEST_PIECE_BYTES, file.size)
+        found = indexed_batch(segment, position + PIECE_BYTES, limit)
+        end = file.size if found is None else found.position
+        if end > position + _LARGEST_PIECE_BYTES:
             return
         yield _Piece(position, end)
         position = end
