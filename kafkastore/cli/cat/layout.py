@@ -35,7 +35,8 @@ _FORM_BY_SUFFIX = {
 }  # fmt: skip
 #: Names of formats that are not written; text under such a name would deceive.
 _OTHER_FORMATS = frozenset(
-    [".avro", ".bson", ".cbor", ".db", ".delta", ".duckdb", ".h5", ".hdf5", ".html", ".msgpack", ".npy", ".npz", ".ods", ".orc", ".pb", ".pickle", ".pkl", ".proto", ".sql", ".sqlite", ".sqlite3", ".tsv", ".xls", ".xlsx", ".xml", ".yaml", ".yml"]
+    ".avro .bson .cbor .db .delta .duckdb .h5 .hdf5 .html .msgpack .npy .npz .ods .orc .pb .pickle"
+    " .pkl .proto .sql .sqlite .sqlite3 .tsv .xls .xlsx .xml .yaml .yml".split()
 )
 #: Compression is for other programs.
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
