@@ -30,7 +30,6 @@ from kafkastore.segment.salvage import (
     largest_offset,
     next_batch,
 )
-from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 from kafkastore.store.partition_log import PartitionLog
 
@@ -246,7 +245,7 @@ class SegmentCheck:
             # After damage, what threads read ahead of the next one would be read for nothing.
             threads = 1 if self.damages else self._threads
             for run in runs_ahead(self.segment, file, batches.end_position, threads):
-                for wrong in find_wrong_wrappers(run.batch, run.headers, batches.next_offset):
+                for wrong in run.wrong_wrappers(batches.next_offset):
                     last_offset = int(run.headers["last_offset"][wrong.slot])
                     before = wrong.smallest - 1
                     self._wrong_wrappers.append(

@@ -31,7 +31,7 @@ from kafkastore.formats.state.producer_state import ProducerState
 
 if TYPE_CHECKING:
     from kafkastore.formats.records.batch_sequence import BatchSequence
-    from kafkastore.log.parallel.runs_ahead import ScannedRun
+    from kafkastore.log.parallel.runs_ahead import HeaderRun
     from kafkastore.segment.log_file import BatchRun
     from kafkastore.segment.log_segment import LogSegment
     from kafkastore.segment.transaction_index_file import TransactionIndex
@@ -55,7 +55,7 @@ class TransactionCheck:
         self._abort_markers: dict[int, int] = {}
         self._bad_marker: CorruptionError | None = None
 
-    def append(self, run: BatchRun | ScannedRun, count: int) -> None:
+    def append(self, run: BatchRun | HeaderRun, count: int) -> None:
         """Continue with the first batches of a run, some of which have producer ids."""
         headers = run.headers[:count]
         asked = headers[(headers["producer_id"] >= 0) & (headers["magic"] == 2)]
@@ -73,7 +73,7 @@ class TransactionCheck:
         # Frees the transactions that wait for replication, which are not needed here.
         self.producers.on_high_watermark(int(headers["last_offset"][-1]) + 1)
 
-    def _control(self, run: BatchRun | ScannedRun, index: int) -> ControlRecord | None:
+    def _control(self, run: BatchRun | HeaderRun, index: int) -> ControlRecord | None:
         """Parse a marker; record it if it aborts a transaction."""
         header = run.headers[index]
         try:

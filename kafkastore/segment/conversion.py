@@ -40,7 +40,6 @@ from kafkastore.formats.records.record_builder import (
 )
 from kafkastore.formats.records.record_columns import RecordColumns
 from kafkastore.segment.log_file import BatchRun, LogFile, ReusedMemory
-from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 
 BATCH_BYTES = 16 * 1024
 #: Bytes that are read at once, on every machine: messages are grouped within a run.
@@ -112,7 +111,7 @@ def converted_run(
         raise scanned
     run, next_offset, epoch = scanned
     headers, columns = run.headers, _new_columns()
-    for wrong in find_wrong_wrappers(run.batch, headers, next_offset):
+    for wrong in run.wrong_wrappers(next_offset):
         raise wrong.error.located(log.path)
     if bad := np.flatnonzero(headers["crc_valid"] == 0).tolist():
         position = int(headers["position"][bad[0]])

@@ -43,7 +43,7 @@ from kafkastore.segment.salvage import (
     next_batch,
 )
 from kafkastore.segment.timestamp_search import SegmentSearch
-from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
+from kafkastore.segment.wrapped_offsets import WrongWrapper, find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from
 
 #: As large as the core's second cache, in which the passes over the bytes find them. Smaller reads
@@ -91,6 +91,10 @@ class BatchRun(NamedTuple):
         """Return the bytes of one batch."""
         at = int(self.headers["position"][index]) - self.position
         return self.data[at : at + int(self.headers["size"][index])]
+
+    def wrong_wrappers(self, next_offset: int) -> Iterator[WrongWrapper]:
+        """Yield the wrappers with a wrong offset; `next_offset` follows the batch before."""
+        return find_wrong_wrappers(self.batch, self.headers, next_offset)
 
 
 class DecodedRun(NamedTuple):
@@ -212,7 +216,7 @@ class LogFile:
             wrong = None
             if within is not None and verify_crc and not decodes:
                 run = BatchRun(data, headers[:count], position, within[0])
-                wrong = next(find_wrong_wrappers(run.batch, run.headers, within[0]), None)
+                wrong = next(run.wrong_wrappers(within[0]), None)
             if wrong is not None:
                 count, scanned = wrong.slot, wrong.position - position
             smallest_offset = 0 if within is None else within[0]

@@ -18,7 +18,6 @@ from kafkastore.errors import CorruptionError
 from kafkastore.formats.records import batch_header
 from kafkastore.reads import fetch_bytes
 from kafkastore.segment.readable_log import ReadableLog
-from kafkastore.segment.wrapped_offsets import find_wrong_wrappers
 from kafkastore.segment.zero_tail import is_zero_from, next_extent
 
 _WINDOW_BYTES = 1 << 22
@@ -83,7 +82,7 @@ def _stretch(log: ReadableLog, position: int, min_offset: int, max_offset: int) 
             first = np.where(headers["base_offset"] >= 0, headers["base_offset"], last)
             bad = (headers["crc_valid"] == 0) | (first <= before) | (last < first)
             bad |= last > max_offset
-            for wrong in find_wrong_wrappers(run.batch, headers, next_offset):
+            for wrong in run.wrong_wrappers(next_offset):
                 bad[wrong.slot] = True
             # The checksum does not cover offsets: an offset that jumps is wrong if the batches
             # after it continue without the jump.

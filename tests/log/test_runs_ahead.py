@@ -9,10 +9,12 @@ from models.chance_logs import TOPIC, write_chance_logs
 from models.harmed_logs import harm
 from models.iteration import until_error
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row
+from models.record_format import GZIP, Batch, Row
+from models.record_strategies import in_a_row
 from models.seed import SEED, examples
 
 import kafkastore
+from kafkastore.checks.findings import FindingKind
 from kafkastore.checks.partition_check import check_partition
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.log.parallel import runs_ahead
@@ -108,6 +110,24 @@ def test_the_pieces_are_scanned_by_threads_and_by_their_owner(tmp_path, monkeypa
     scanners.remove(threading.current_thread().name)
     (thread,) = scanners
     assert thread.startswith("kafkastore-scan")
+
+
+@pytest.mark.parametrize("slot", range(6))
+@pytest.mark.parametrize("piece_bytes", [1, 300])
+def test_threads_find_wrong_wrappers_as_one_does(tmp_path, monkeypatch, piece_bytes, slot):
+    use_pieces_of(monkeypatch, piece_bytes, headers=20)
+    rows = tuple(Row(each, 100 + each) for each in range(6))
+    batches = in_a_row([Batch(rows, magic=1, codec=GZIP) for _ in range(6)])
+    logs = Log((Segment(0, tuple(batches)).indexed(interval=1),)).write(tmp_path / "logs")
+    path = logs / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[sum(len(each.data) for each in batches[:slot]) + 7] -= 1
+    path.write_bytes(data)
+    log = kafkastore.open(logs)["t-0"]
+    expected = check_partition(log).findings
+    assert FindingKind.OUT_OF_ORDER_OFFSETS in {each.kind for each in expected}
+    for threads in (2, 5):
+        assert check_partition(log, threads=threads).findings == expected
 
 
 @pytest.mark.parametrize(("length", "wanted"), [(1 << 30, 0), (500, 512)])

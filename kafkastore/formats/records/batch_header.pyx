@@ -241,7 +241,7 @@ cdef HeaderScan scan_headers(
     const uint8_t* start, Py_ssize_t size, int64_t position, BatchHeader* header,
     Py_ssize_t capacity, bint verify_crc, bint is_strict, int64_t smallest, int64_t largest
 ) noexcept nogil:
-    """Parse successive headers as `scan` does; `is_strict`: as it does `within` two offsets."""
+    """Parse successive headers as `scan` does; `within` two offsets if `is_strict`."""
     cdef HeaderScan found
     cdef HeaderStatus status = HEADER_WHOLE
     cdef int64_t first, before = smallest

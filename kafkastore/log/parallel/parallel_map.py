@@ -158,7 +158,7 @@ class ParallelMap(Iterator[ResultT], Generic[ItemT, ResultT]):
         return True
 
     def helped(self) -> Iterator[ResultT]:
-        """Yield the results; the owner's thread processes items until the next one is there."""
+        """Yield the results; while one is not there, process items in this thread."""
         while True:
             self.begin()
             while not self.is_next_ready and self.help(leave=0):

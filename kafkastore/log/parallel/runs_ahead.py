@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MIN
 from kafkastore.formats.records.batch_header import BATCH_HEADER
 from kafkastore.log.parallel.log_pieces import indexed_batch
 from kafkastore.log.parallel.parallel_map import IDLE_SECONDS, ParallelMap
@@ -21,6 +22,7 @@ from kafkastore.reads import is_remote
 from kafkastore.segment.decoding.header_scan import scan_file
 from kafkastore.segment.log_file import HEADERS_A_SCAN, BatchRun, LogFile, ReusedMemory
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.segment.wrapped_offsets import WrongWrapper, find_wrong_wrappers
 
 #: Bytes of a piece; a log of fewer than two pieces is not divided.
 PIECE_BYTES = 8 * 1024 * 1024
@@ -30,16 +32,25 @@ _LARGEST_PIECE_BYTES = 2 * PIECE_BYTES
 _READ = 256 * 1024
 
 
-class ScannedRun(NamedTuple):
-    """Successive batches whose bytes are not kept; `headers` are valid until the next run."""
+class HeaderRun(NamedTuple):
+    """Successive batches whose bytes are not kept.
+
+    `headers` are valid until the next piece. `wrong` are the wrong wrappers after the first batch.
+    """
 
     file: LogFile
     headers: NDArray[Any]
+    wrong: list[WrongWrapper]
 
     def batch(self, index: int) -> memoryview:
         """Read the bytes of one batch."""
         header = self.headers[index]
         return self.file.read(int(header["position"]), int(header["size"]))
+
+    def wrong_wrappers(self, next_offset: int) -> Iterator[WrongWrapper]:
+        """Yield the wrappers with a wrong offset; `next_offset` follows the batch before."""
+        yield from find_wrong_wrappers(self.batch, self.headers[:1], next_offset)
+        yield from self.wrong
 
 
 class _Piece(NamedTuple):
@@ -58,14 +69,14 @@ class _Room:
 class _ScannedPiece(NamedTuple):
     end: int
     position: int  # up to which it was scanned
-    headers: list[NDArray[Any]]
+    runs: list[HeaderRun]
     room: _Room
 
 
 def runs_ahead(
     segment: LogSegment, file: LogFile, position: int, threads: int
-) -> Iterator[BatchRun | ScannedRun]:
-    """Yield the batches that ``file.runs`` yields from a position on; raise what it raises."""
+) -> Iterator[BatchRun | HeaderRun]:
+    """Yield the batches of ``file.runs`` from a position on; raise what it raises."""
     if threads > 1 and file.size - position >= 2 * PIECE_BYTES and not is_remote(file.descriptor):
         rooms: deque[_Room] = deque()
         scanned = ParallelMap(
@@ -78,8 +89,7 @@ def runs_ahead(
             idle_seconds=IDLE_SECONDS,
         )
         for found in scanned.helped():
-            for headers in found.headers:
-                yield ScannedRun(file, headers)
+            yield from found.runs
             position = found.position
             rooms.append(found.room)
             if position != found.end:
@@ -107,15 +117,17 @@ def _scan(file: LogFile, rooms: deque[_Room], piece: _Piece) -> _ScannedPiece:
     except IndexError:
         room = _Room()
     position, wanted, count = piece.start, _READ, -1
-    found: list[NDArray[Any]] = []
+    runs: list[HeaderRun] = []
     while wanted or count == HEADERS_A_SCAN:
-        if len(found) == len(room.headers):
+        if len(runs) == len(room.headers):
             room.headers.append(np.empty(HEADERS_A_SCAN, BATCH_HEADER))
-        headers = room.headers[len(found)]
+        headers = room.headers[len(runs)]
         memory = room.bytes.room(max(wanted, _READ))
         count, position, wanted = scan_file(
             file.descriptor, position, piece.end, memory, headers
         )
         if count:
-            found.append(headers[:count])
-    return _ScannedPiece(piece.end, position, found, room)
+            run = HeaderRun(file, headers[:count], [])
+            wrong = find_wrong_wrappers(run.batch, run.headers, INT64_MIN)
+            runs.append(run._replace(wrong=[each for each in wrong if each.slot]))
+    return _ScannedPiece(piece.end, position, runs, room)

@@ -1,4 +1,4 @@
-"""Read and check the batches of a log, and keep only their headers, without Python.
+"""Read and check batches without Python, and keep their headers only.
 
 A batch is checked while its bytes are in the core's own cache. The scan ends before the first bytes
 that are not a whole batch; `LogFile.runs` then says what they are.
@@ -21,7 +21,7 @@ from kafkastore.reads import check_fetched
 def scan_file(
     int descriptor, int64_t position, int64_t end, uint8_t[::1] memory not None, headers not None
 ):
-    """Scan from a batch's byte position up to byte `end`, at most as many batches as `headers`.
+    """Scan from a batch's byte position up to byte `end`, until `headers` are full.
 
     `memory` is read into. Returns the number of headers (BATCH_HEADER), the position after their
     batches, and the bytes of a next batch that is larger than `memory`, or 0.
