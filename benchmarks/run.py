@@ -85,7 +85,7 @@ MEASURES = [
         for each in ("to-arrow", "cat-parquet")
         for name in ("a", "b", *COMPRESSED)
     ),
-    Measure("verify-threads", "b", {"kafkastore verify-one": None}, is_parallel=True),
+    Measure("verify-threads", "b", {"kafkastore verify-one": 1.6}, is_parallel=True),
     *(Measure("latest", name, {}, least_rate=500_000) for name in "ab"),
     Measure("lookup-offset", INDEXES, {"kafka lookup-offset": 2.5}),
     Measure("lookup-time", INDEXES, {"kafka lookup-time": 2.5}),
