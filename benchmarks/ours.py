@@ -16,7 +16,6 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from append import Append
+from numpy.typing import NDArray
 
 import kafkastore
 from kafkastore.changes.new_bytes import chunks_of
@@ -223,24 +223,26 @@ class FindTime:
 
     def __init__(self, log: Path, targets: Path, *, at_once: bool = False) -> None:
         (opened,) = kafkastore.open(log.parent.parent)
-        self.find = partial(opened.offset_for_timestamp, indexes="trust")
-        self.find_many = partial(opened.offsets_for_timestamps, indexes="trust")
+        self.log = opened
         self.targets = np.fromfile(targets, "<i8")
         self.times = self.targets.tolist()
         self.at_once = at_once
 
     def round(self) -> int:
         if self.at_once:
-            return int(self.find_many(self.targets)["offset"].sum())
-        find, total = self.find, 0
+            return int(self.find_many()["offset"].sum())
+        find, total = self.log.offset_for_timestamp, 0
         for target in self.times:
-            total += find(target).offset  # type: ignore[union-attr]
+            total += find(target, indexes="trust").offset  # type: ignore[union-attr]
         return total
+
+    def find_many(self) -> NDArray[np.void]:
+        return self.log.offsets_for_timestamps(self.targets, indexes="trust")
 
     def check(self) -> dict[str, int]:
         if self.at_once:
-            return {"answers": _add(0, self.find_many(self.targets))}
-        found = [self.find(each) for each in self.times]
+            return {"answers": _add(0, self.find_many())}
+        found = [self.log.offset_for_timestamp(each, indexes="trust") for each in self.times]
         return {"answers": _add(0, np.array(found, TIMESTAMP_AND_OFFSET))}
 
 

@@ -143,9 +143,13 @@ class SegmentsByTime:
         """Find the offset for a time; `trace` receives each searched segment."""
         if target_timestamp < self._smallest_target:
             target_timestamp = self._smallest_target
-        number = self.number_for(target_timestamp)
-        if number < 0:
-            return None
+        reached = self._reached
+        number = bisect_left(reached, target_timestamp)
+        # Fast path without a call. Another thread may have read the segment's time just now.
+        if number == len(reached) or not target_timestamp <= reached[number] < _NOT_ASKED:
+            number = self.number_for(target_timestamp)
+            if number < 0:
+                return None
         if trace is None:
             find = self._finds[number] or self._find_in(number)
             found = find(target_timestamp, self.starting_offset)

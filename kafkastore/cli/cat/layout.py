@@ -34,11 +34,11 @@ _FORM_BY_SUFFIX = {
     ".jsonl": "json", ".ndjson": "json", ".txt": "text", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 #: Names of formats that are not written; text under such a name would deceive.
-_OTHER_FORMATS = frozenset((
+_OTHER_FORMATS = {
     ".avro", ".bson", ".cbor", ".db", ".delta", ".duckdb", ".h5", ".hdf5", ".html", ".msgpack",
     ".npy", ".npz", ".ods", ".orc", ".pb", ".pickle", ".pkl", ".proto", ".sql", ".sqlite",
     ".sqlite3", ".tsv", ".xls", ".xlsx", ".xml", ".yaml", ".yml",
-))  # fmt: skip
+}  # fmt: skip
 #: Compression is for other programs.
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
 #: What ``-o`` means for kcat: beginning, end, stored, N, -N, s@TIMESTAMP, e@TIMESTAMP.
