@@ -85,8 +85,9 @@ def read_from_disk(directory: Path) -> None:
     for path in directory.rglob("*"):
         if path.is_file():
             with path.open("rb", buffering=0) as file:
-                os.fsync(file.fileno())  # only pages that are on the disk can be dropped
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if hasattr(os, "posix_fadvise"):
+                    os.fsync(file.fileno())  # only pages that are on the disk can be dropped
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 while file.read(MIB):
                     pass
 

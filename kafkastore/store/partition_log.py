@@ -519,11 +519,12 @@ class PartitionLog(LogView, ArrowExport):
             target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = (rules, isolation, untimed, indexes, False)  # equal to a `LookupChoice`, cheaper
         if on_corrupt == "raise":
-            try:
-                lookup: Lookup = self.facts[choice]
-                return lookup.find(target_timestamp)
-            except (KeyError, SegmentGoneError):
-                pass  # `find_offset` prepares the lookup, or lists the directory again
+            lookup: Lookup | None = self.facts.get(choice)
+            if lookup is not None:
+                try:
+                    return lookup.find(target_timestamp)
+                except SegmentGoneError:
+                    pass  # `find_offset` lists the directory again
         from kafkastore.lookup.prepared import find_offset  # many commands look nothing up
         from kafkastore.lookup.rules import LookupChoice
 
