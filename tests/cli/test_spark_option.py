@@ -307,9 +307,10 @@ def test_an_unreachable_master_is_reported_without_starting_spark(
     # Otherwise the session of this process would be used for any spark:// master.
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", start)
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        master = f"{scheme}://127.0.0.1:{unused.getsockname()[1]}"
-    ran = run("verify", sample_root, "--spark", master)
+    with socket.socket() as silent:  # it does not listen; no other gets its port
+        silent.bind(("127.0.0.1", 0))
+        master = f"{scheme}://127.0.0.1:{silent.getsockname()[1]}"
+        ran = run("verify", sample_root, "--spark", master)
     assert_one_sentence(ran, f"Spark could not be started at '{master}': connection refused")
 
 

@@ -28,6 +28,8 @@ LEAST_SHARE = 1 / 40
 WAITING = {"kafka", "soak"}
 #: Time between two looks at the time limit.
 LOOK_SECONDS = 0.5
+#: Held while the files of all processes are read; what counts this one's files or bytes holds it.
+LOOKING = threading.Lock()
 
 
 def processor_seconds(root: int) -> dict[int, float]:
@@ -99,9 +101,13 @@ class Watchdog:
             if limited is not None and now > limited[0]:
                 pytest_timeout.timeout_timer(*limited[1:])
             # What a look allocates would be counted as the test's.
-            if now - looked < self.seconds / 12 or tracemalloc.is_tracing():
+            is_due = now - looked >= self.seconds / 12 and not tracemalloc.is_tracing()
+            if not is_due or not LOOKING.acquire(blocking=False):
                 continue
-            looked, now_used = now, processor_seconds(os.getpid())
+            try:
+                looked, now_used = now, processor_seconds(os.getpid())
+            finally:
+                LOOKING.release()
             enough = (now - since) * LEAST_SHARE
             spent = sum(now_used.values()) - sum(used.values())
             if self._watched is not watched or now_used.keys() != used.keys() or spent > enough:
