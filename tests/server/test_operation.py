@@ -110,6 +110,8 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[serving.ServedCluste
     monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda loop: real(loop) + sum(passed))
 
     def pass_seconds(served: serving.ServedCluster, seconds: float) -> None:
+        clients = served._thread.connections._clients
+        wait_for(lambda: not any(each.is_answering for each in [*clients.values()]))
         for _ in range(3):  # what is under way gets its turn before and after
             served._thread.run_in_loop(asyncio.sleep(0)).result()
         passed.append(seconds)
