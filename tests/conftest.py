@@ -251,6 +251,17 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _usual_environment() -> Iterator[None]:
+    """What a user's shell sets changes neither modes of new files nor colours."""
+    umask = os.umask(0o022)
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            patched.delenv(name, raising=False)
+        yield
+    os.umask(umask)
+
+
 @pytest.fixture(scope="session")
 def golden_directory(pytestconfig: pytest.Config) -> Path:
     """The directory of the archives and their manifest."""
