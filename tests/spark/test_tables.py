@@ -292,6 +292,10 @@ def test_segments_are_reported_without_reading_logs(tmp_path):
         log = opened("t")
         for offset in range(2000):
             log.add(record(1000 + offset, bytes(4000)))
+    with written(tmp_path / "other") as opened:
+        opened("t").add(record(1))
+    reader = reader_of(tmp_path / "other", "segments")
+    list(reader.read(*reader.partitions()))  # imports what it needs
     (segment,) = kafkastore.open(root)["t", 0].segments
     reader = reader_of(root, "segments")
     (part,) = reader.partitions()
