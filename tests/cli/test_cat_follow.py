@@ -125,6 +125,38 @@ def test_an_output_file_is_complete_after_an_interrupt(
     assert not list(tmp_path.glob(".*"))
 
 
+def test_each_partition_is_followed_into_a_file_of_its_own(tmp_path: Path) -> None:
+    root, output = tmp_path / "logs", tmp_path / "{topic}" / "{partition}.json"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        writers = [log_dir.writer("t", number, SEGMENTS) for number in range(3)]
+        for writer in writers:
+            append(writer, range(2))
+        with following(root, "-o", output) as process:
+            for count in (2, 4):
+                for number in range(3):
+                    wait_for_lines(process, tmp_path / "t", f".{number}.json*", count)
+                for writer in writers:
+                    append(writer, range(count, count + 2))
+            for number in range(3):
+                wait_for_lines(process, tmp_path / "t", f".{number}.json*", 6)
+            assert end(process) == (0, "", "")
+    for number in range(3):
+        lines = (tmp_path / "t" / f"{number}.json").read_text().splitlines()
+        rows = [json.loads(line) for line in lines]
+        assert [(row["partition"], row["offset"]) for row in rows] == [
+            (number, at) for at in range(6)
+        ]
+
+
+def wait_for_lines(
+    process: subprocess.Popen[str], folder: Path, pattern: str, count: int
+) -> None:
+    """Wait until the file that matches has so many lines."""
+    while not any(path.read_bytes().count(b"\n") == count for path in folder.glob(pattern)):
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
 def test_an_interrupt_completes_a_parquet_file(tmp_path: Path) -> None:
     root, output = tmp_path / "logs", tmp_path / "followed.parquet"
     with kafkastore.LogDirWriter(root) as log_dir:

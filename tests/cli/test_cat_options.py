@@ -29,7 +29,7 @@ DAY = 86_400_000
 KEYS = [b"a1", b"b2", None, b"", b"a\xff", b"A3"]
 HEADERS = [
     (), (("h", b"x"),), (("h", None), ("h", b"x"), ("other", b"")), (("h", b"xy"),),
-    (("", b"x"), ("g", b"=")), (),
+    (("", b"x"), ("g", b"=")), (("h=x", b"y=z"),),
 ]  # fmt: skip
 
 
@@ -79,6 +79,7 @@ FILTERS = [
     (["--header", "h=x"], lambda each: ("h", b"x") in each.headers),
     (["--header", "=x"], lambda each: ("", b"x") in each.headers),
     (["--header", "g=="], lambda each: ("g", b"=") in each.headers),
+    (["--header", "h=x=y=z"], lambda each: ("h=x", b"y=z") in each.headers),
     (
         ["--header", "h=x", "--header", "other=", "--key", ""],
         lambda each: each.key is not None and {("h", b"x"), ("other", b"")} <= {*each.headers},
@@ -126,6 +127,7 @@ def table_of(path: Path) -> pa.Table:
         (["-f", "%"], "unknown field '%'"),
         (["-f", "%o", "--json"], "-f has the format"),
         (["-f", "%o", "--format", "csv"], "-f has the format"),
+        (["-f", "%o", "-o", "up.parquet"], "and up.parquet is not text"),
         (["--count", "--format", "json"], "--count prints a number"),
         (["--count", "-o", "x"], "--count prints a number"),
         (["--count", "--follow"], "--count prints a number"),

@@ -153,7 +153,7 @@ def command(
     to_stdout = output is None or is_stdout(output)
     with (
         interrupts.noted() if follow else nullcontext(_never) as is_over,
-        layout.opened(output, selection.store) as writer,
+        layout.opened(output, selection.store, follow=follow) as writer,
         progress("records", bounds.limit, while_printing=to_stdout) as advance,
     ):
         if follow:
@@ -250,7 +250,7 @@ def _note_why_empty(selection: Selection) -> None:
         log = next(selection.logs())
         start, end = log.log_start_offset, log.log_end_offset
         there = f"has offsets {start} to {end - 1}" if start < end else "has no records"
-        print_note(f"no record is within these bounds; {log.topic_partition} {there}")
+        print_note(f"no record matches; {log.topic_partition} {there}")
     else:
         partitions = format_count(len(selection.topic_partitions), "partition")
-        print_note(f"no record of {partitions} is within these bounds")
+        print_note(f"no record of {partitions} matches")
