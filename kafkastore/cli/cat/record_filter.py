@@ -117,7 +117,7 @@ def _search(
 
 
 def _have_header(batch: RecordBuffers, wanted: bytes) -> NDArray[np.bool_]:
-    """Return which rows have a header whose ``name=value`` is this; a name may have ``=`` too."""
+    """Return which rows have this ``name=value``; the name may have ``=`` too."""
     *_, ends, count, names, values = batch.columns[HEADERS_COLUMN]
     found = np.zeros(count, np.bool_)
     for equals in (place for place, byte in enumerate(wanted) if byte == ord("=")):
