@@ -199,6 +199,24 @@ def test_deleted_and_replaced_records_are_noted(tmp_path: Path) -> None:
         assert process.poll() is None
 
 
+def test_records_of_a_topic_that_is_deleted_are_kept(tmp_path: Path) -> None:
+    root, output = tmp_path / "logs", tmp_path / "{partition}.json"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        for number in range(2):
+            append(log_dir.writer("t", number, SEGMENTS), range(5))
+        append(log_dir.writer("other", 0, SEGMENTS), range(1))
+    with following(root, "-o", output, "--topic", "t") as process:
+        for number in range(2):
+            wait_for_lines(process, tmp_path, f".{number}.json*", 5)
+        for number in range(2):
+            (root / f"t-{number}").rename(tmp_path / f"t-{number}.deleted")
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert [line.split(":")[1] for line in errors.splitlines()] == [" t-0", " t-1"]
+    for number in range(2):
+        assert len((tmp_path / f"{number}.json").read_text().splitlines()) == 5
+
+
 def test_a_corrupt_batch_ends_its_partition(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "logs"
     with kafkastore.LogDirWriter(root) as log_dir:
