@@ -255,7 +255,7 @@ class PartitionLog(LogView, ArrowExport):
             binary_view; a cast to binary copies the values.
         decode : str, optional
             ``"utf-8"``: `key` and `value` are strings. Bytes that are not UTF-8 become U+FFFD, as
-            in Kafka's StringDeserializer. Default: they are bytes.
+            by Python's ``errors="replace"``. Default: they are bytes.
         dictionary : bool
             Whether `topic` is dictionary-encoded: a categorical column in pandas and Polars.
         batch_rows : int

@@ -92,7 +92,7 @@ def follow(
         first = bounds._replace(tail=None)
         flush()
         time.sleep(INTERVAL_SECONDS)
-        with suppress(KafkaStoreError, OSError):  # of what has been deleted: its partitions report it
+        with suppress(KafkaStoreError, OSError):  # deleted: its partitions report it
             selection = select()
 
 
