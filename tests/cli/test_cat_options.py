@@ -252,6 +252,20 @@ def test_the_count_of_a_corrupt_partition_is_that_of_the_printed_records(
         assert printed.err == counted.err
 
 
+@pytest.mark.parametrize("choice", ["skip", "stop"])
+def test_a_tail_reports_corrupt_bytes_once(run: Run, root: Path, choice: str) -> None:
+    path = sorted((root / "t-0").glob("*.log"))[-2]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    options = ["--topic", "t-0", "--on-corrupt", choice, "--json"]
+    whole = run("cat", root, *options)
+    tail = run("cat", root, *options, "--tail", 30)
+    assert tail.lines == whole.lines[-30:]
+    assert (tail.code, tail.err) == (1, whole.err)
+    assert len(tail.err.splitlines()) == 1
+
+
 def test_csv_has_a_line_of_names_and_a_line_for_each_record(run: Run, root: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run("cat", root, "--format", "csv").out, newline="")))
     assert [int(row["offset"]) for row in rows] == [*range(40), *range(7)]
