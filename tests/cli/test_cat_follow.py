@@ -199,6 +199,27 @@ def test_deleted_and_replaced_records_are_noted(tmp_path: Path) -> None:
         assert process.poll() is None
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_following_continues_after_skipped_bytes(tmp_path: Path, isolation: str) -> None:
+    root = tmp_path / "logs"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        writer = log_dir.writer("t", 0, SEGMENTS)
+        append(writer, range(30))
+        path = min((root / "t-0").glob("*.log"))
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1  # the last batch of the first segment
+        path.write_bytes(data)
+        options = ["--json", "--on-corrupt", "skip", "--isolation", isolation]
+        with following(root, *options) as process:
+            assert len(read_offsets(process, 29)) == 29
+            for count in (30, 31):
+                append(writer, range(count, count + 1))
+                assert read_offsets(process, 1) == [(0, count)]
+            code, out, errors = end(process)
+    assert (code, out) == (1, "")
+    assert len(errors.splitlines()) == 1
+
+
 def test_records_of_a_topic_that_is_deleted_are_kept(tmp_path: Path) -> None:
     root, output = tmp_path / "logs", tmp_path / "{partition}.json"
     with kafkastore.LogDirWriter(root) as log_dir:

@@ -266,6 +266,19 @@ def test_a_tail_reports_corrupt_bytes_once(run: Run, root: Path, choice: str) ->
     assert len(tail.err.splitlines()) == 1
 
 
+def test_bytes_that_are_skipped_before_the_limit_are_reported(run: Run, root: Path) -> None:
+    path = sorted((root / "t-0").glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    options = ["--topic", "t-0", "--on-corrupt", "skip", "--json"]
+    whole = run("cat", root, *options)
+    assert len(whole.lines) == 39
+    assert run("cat", root, *options, "--limit", 35) == whole._replace(
+        out="".join(line + "\n" for line in whole.out.splitlines()[:35])
+    )
+
+
 def test_csv_has_a_line_of_names_and_a_line_for_each_record(run: Run, root: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(run("cat", root, "--format", "csv").out, newline="")))
     assert [int(row["offset"]) for row in rows] == [*range(40), *range(7)]

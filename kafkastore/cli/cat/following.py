@@ -84,7 +84,11 @@ def follow(
                 asked = first if start is None else _from(bounds, start)
                 if start is None or start < end:
                     yield each.log, asked._replace(end_offset=end, is_decided=True)
-            if problems.count > count:
+            if problems.on_corrupt == "skip":
+                has_ended = problems.has_error(which)
+            else:
+                has_ended = problems.count > count
+            if has_ended:
                 del followed[which]
                 ended.add(which)
         if not followed:

@@ -141,7 +141,7 @@ def _tail_start(log: PartitionLog, bounds: Bounds, count: int, on_corrupt: OnCor
     end = min(end, log.end_before(CorruptionHandler(on_corrupt, [])))
     size = max(count, SMALL_RANGE)
     # Reading the records again reports what is skipped.
-    options = {"on_corrupt": on_corrupt, "skipped": []}
+    options: dict[str, Any] = {"on_corrupt": on_corrupt, "skipped": []}
     while start < end:
         first = max(start, end - size)
         last: deque[int] = deque(maxlen=count)
