@@ -167,11 +167,11 @@ def _check_distinct(names: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for each in names:
         other = seen.setdefault(each.lower(), each)
-        if seen[each.lower()] is not each:
+        if other is not each:
+            if other is names[0]:
+                raise ArgumentValueError("name", "another name than that of a topic", names[0])
             raise ArgumentValueError(
-                "name" if other == names[0] else "topics",
-                "names that differ in more than case: choose others",
-                (other, each),
+                "topics", "names that differ in more than case: choose some", (other, each)
             )
 
 

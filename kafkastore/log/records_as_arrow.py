@@ -289,7 +289,7 @@ def as_text(values: pa.Array) -> pa.Array:
 
 
 def _text(kind: pa.DataType, rows: int, parts: tuple[int, Any, Any, Any]) -> pa.Array:
-    """Wrap UTF-8 strings; invalid bytes become U+FFFD, as in a Java consumer."""
+    """Wrap UTF-8 strings; invalid bytes become U+FFFD, as by ``errors="replace"``."""
     texts = _binary(kind, rows, parts)
     try:
         texts.validate(full=True)

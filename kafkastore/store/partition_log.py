@@ -247,7 +247,7 @@ class PartitionLog(LogView, ArrowExport):
             stops at the last stable offset.
         is_decided : bool
             Whether the caller knows that the end offset is at most the last stable offset, which is
-            then not searched.
+            then not searched. With `on_corrupt` "skip", a corrupt marker in the range is an error.
         binary_view : bool
             Whether keys and values refer to the mapped file, or to a batch's decompressed bytes,
             instead of being copied. The file must not be truncated while the result is in use:
@@ -255,7 +255,7 @@ class PartitionLog(LogView, ArrowExport):
             binary_view; a cast to binary copies the values.
         decode : str, optional
             ``"utf-8"``: `key` and `value` are strings. Bytes that are not UTF-8 become U+FFFD, as
-            in Kafka's StringDeserializer. Default: they are bytes.
+            by Python's ``errors="replace"``. Default: they are bytes.
         dictionary : bool
             Whether `topic` is dictionary-encoded: a categorical column in pandas and Polars.
         batch_rows : int

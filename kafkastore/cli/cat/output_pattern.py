@@ -52,7 +52,10 @@ def fields_of(output: Path) -> frozenset[str]:
 
 
 class PatternWriter:
-    """Writes the records of each topic, partition or date to a file of its own."""
+    """Writes the records of each topic, partition or date to a file of its own.
+
+    With `returns`, a partition may have more records after those of others.
+    """
 
     def __init__(
         self,
@@ -64,22 +67,24 @@ class PatternWriter:
         reading: dict[str, Any],
         *,
         in_arrow: bool,
+        returns: bool,
     ) -> None:
         self._output, self._files, self._open_writer = output, files, open_writer
+        self._returns = returns
         self._fields, self._zone = fields_of(output), zone
         self._writers: dict[Path, RecordWriter] = {}
         self._unsettled: OrderedDict[Path, RecordWriter] = OrderedDict()
-        self._done: set[Path] = set()
+        self._owners: dict[Path, tuple[object, ...] | None] = {}
         self._place: tuple[object, ...] | None = None
         self.columns, self.reading, self.in_arrow = columns, reading, in_arrow
 
     def write_batch(self, log: PartitionLog, batch: RecordBatch | RecordBuffers) -> None:
         """Write each row to the file of its partition and date."""
         which = log.topic_partition
-        self._complete_before(which)
+        self._enter(which)
         for date, rows in self._by_date(batch):
             path = self._path(which, date)
-            if path in self._done:
+            if self._owners.setdefault(path, self._place) != self._place:
                 raise ChangeRefusedError(
                     f"{path} would have records of {which} and of another partition; separate "
                     "{topic} and {partition}"
@@ -97,12 +102,12 @@ class PatternWriter:
         if len(self._unsettled) > _MOST_UNSETTLED:
             self._unsettled.popitem(last=False)[1].settle()
 
-    def _complete_before(self, which: TopicPartition) -> None:
+    def _enter(self, which: TopicPartition) -> None:
         """Complete the files that get no more records, because the partition is another."""
         if "topic" not in self._fields:
             return
         place = (which.topic, which.partition if "partition" in self._fields else None)
-        if self._place not in (None, place):
+        if self._place not in (None, place) and not self._returns:
             self.close()
         self._place = place
 
@@ -135,9 +140,8 @@ class PatternWriter:
 
     def close(self) -> None:
         """Complete all files."""
-        for path, writer in self._writers.items():
+        for writer in self._writers.values():
             writer.close()
-            self._done.add(path)
         self._writers.clear()
         self._unsettled.clear()
 
