@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -12,6 +11,7 @@ from kafkastore.arguments import check_collection, whole_number
 from kafkastore.errors import ArgumentTypeError, UnknownTopicError
 from kafkastore.formats.records.record_batch import Record
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.shown_text import similar_names
 from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 
@@ -295,7 +295,7 @@ class Topics(Mapping[str, TopicLogs]):
         try:
             return TopicLogs(self._store, name, tuple(self._partitions[name]))
         except (KeyError, TypeError):
-            near = get_close_matches(str(name), self._partitions, 3)
+            near = similar_names(str(name), self._partitions, 3)
             others = () if near else tuple(islice(self._partitions, 3))
             raise UnknownTopicError(name, near, self._store.paths, others) from None
 

@@ -74,7 +74,13 @@ def test_a_topic_has_its_logs_and_their_bounds(store: LogStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest", "others"), [("order", ["orders"], ()), ("zzz", [], ("a", "a-b", "orders"))]
+    ("name", "nearest", "others"),
+    [
+        ("order", ["orders"], ()),
+        ("ORDERS", ["orders"], ()),
+        ("A", ["a"], ()),
+        ("zzz", [], ("a", "a-b", "orders")),
+    ],
 )
 def test_an_unknown_topic_is_refused_with_similar_names_or_else_some(
     store: LogStore, name: str, nearest: list[str], others: tuple[str, ...]
