@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from models.record_strategies import bounded, logs
 
 import kafkastore
+from kafkastore.cli.cat.record_filter import parse_filter
 from kafkastore.cli.output import output_files
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
@@ -29,7 +30,7 @@ DAY = 86_400_000
 KEYS = [b"a1", b"b2", None, b"", b"a\xff", b"A3"]
 HEADERS = [
     (), (("h", b"x"),), (("h", None), ("h", b"x"), ("other", b"")), (("h", b"xy"),),
-    (("", b"x"), ("g", b"=")), (),
+    (("", b"x"), ("g", b"=")), (("a=b", b"c=d"), ("\\", b"\\=")),
 ]  # fmt: skip
 
 
@@ -79,6 +80,8 @@ FILTERS = [
     (["--header", "h=x"], lambda each: ("h", b"x") in each.headers),
     (["--header", "=x"], lambda each: ("", b"x") in each.headers),
     (["--header", "g=="], lambda each: ("g", b"=") in each.headers),
+    (["--header", r"a\=b=c=d"], lambda each: ("a=b", b"c=d") in each.headers),
+    (["--header", r"\\=\="], lambda each: ("\\", rb"\=") in each.headers),
     (
         ["--header", "h=x", "--header", "other=", "--key", ""],
         lambda each: each.key is not None and {("h", b"x"), ("other", b"")} <= {*each.headers},
@@ -108,6 +111,18 @@ def test_filters_choose_records_in_every_format(
         assert list(rows) == expected
 
 
+@given(st.text(st.sampled_from("=\\aé"), max_size=6), st.text(st.sampled_from("=\\aé\n")))
+def test_every_name_of_a_header_can_be_written(name: str, value: str) -> None:
+    written = name.replace("\\", r"\\").replace("=", r"\=")
+    assert parse_filter(None, None, [f"{written}={value}"]).headers == (
+        (name.encode(), value.encode()),
+    )
+    if "=" not in name and not name.endswith("\\") and "\\\\" not in name:  # as it is
+        assert parse_filter(None, None, [f"{name}={value}"]).headers == (
+            (name.encode(), value.encode()),
+        )
+
+
 def table_of(path: Path) -> pa.Table:
     if path.suffix == ".parquet":
         return pq.read_table(path)
@@ -122,6 +137,7 @@ def table_of(path: Path) -> pa.Table:
         (["--key", "("], "--key must be a regular expression, got '('"),
         (["--value", "*"], "--value must be a regular expression"),
         (["--header", "name"], "--header must be NAME=VALUE, got 'name'"),
+        (["--header", r"a\=b"], r"--header must be NAME=VALUE, got 'a\\=b'"),
         (["-f", "%o %q"], "unknown field '%q'"),
         (["-f", "%"], "unknown field '%'"),
         (["-f", "%o", "--json"], "-f has the format"),

@@ -16,6 +16,10 @@ from kafkastore.formats.records.record_columns import HEADERS_COLUMN
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+#: The first ``=`` that no backslash escapes ends the name; the value is all that follows.
+_HEADER = re.compile(rb"((?:\\[\\=]|[^=])*+)=(.*)", re.DOTALL)
+_ESCAPED = re.compile(rb"\\([\\=])")
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
@@ -86,10 +90,10 @@ def parse_filter(key: str | None, value: str | None, headers: Sequence[str]) -> 
     """Return the filter that the options request."""
     pairs = []
     for text in headers:
-        name, equals, wanted = os.fsencode(text).partition(b"=")
-        if not equals:
+        parts = _HEADER.fullmatch(os.fsencode(text))
+        if parts is None:
             raise click.UsageError(f"--header must be NAME=VALUE, got {text!r}")
-        pairs.append((name, wanted))
+        pairs.append((_ESCAPED.sub(rb"\1", parts[1]), parts[2]))
     return RecordFilter(_pattern("--key", key), _pattern("--value", value), tuple(pairs))
 
 
