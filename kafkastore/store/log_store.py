@@ -372,7 +372,10 @@ class LogStore(ArrowExport):
         if topics is None:
             return self.chosen(partitions)
         if partitions is not None:
-            raise ArgumentValueError("partitions", "None if topics are named", partitions)
+            each = f"{topics if isinstance(topics, str) else 'orders'}-0"
+            raise ArgumentValueError(
+                "partitions", f"named without topics, as in partitions=[{each!r}]", partitions
+            )
         named = [topics] if isinstance(topics, str) else topics
         check_collection("topics", named)
         topics_here = self.topics

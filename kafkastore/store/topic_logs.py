@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import whole_number
 from kafkastore.errors import ArgumentTypeError, UnknownTopicError
 from kafkastore.formats.records.record_batch import Record
 from kafkastore.formats.state.file_names import TopicPartition
@@ -258,8 +258,10 @@ class TopicLogs(ArrowExport):
         """Return the partitions of these numbers, sorted; None: all."""
         if partitions is None:
             return self.topic_partitions
-        check_collection("partitions", partitions)
-        numbers = sorted({whole_number("partitions", each) for each in partitions})
+        try:
+            numbers = sorted({whole_number("partitions", each) for each in partitions})
+        except TypeError:
+            raise ArgumentTypeError("partitions", "numbers such as [0, 3]", partitions) from None
         return [TopicPartition(self.name, each) for each in numbers]
 
 
