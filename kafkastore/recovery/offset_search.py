@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import CorruptionError, DecompressedSizeError
 from kafkastore.formats.records.record_batch import RecordBatch
 from kafkastore.segment.log_file import BatchRun, LogFile
 from kafkastore.segment.recovery import batch_runs
@@ -48,9 +48,11 @@ def _is_found(run: BatchRun, target_offset: int, rules: BrokerRules, log: LogFil
 
 
 def _first_offset(run: BatchRun, index: int, log: LogFile) -> int:
-    """Return the first offset of a wrapper, by decompression."""
+    """Decompress a wrapper, and return its first offset; the last if it is too large."""
     position = int(run.headers["position"][index])
     try:
         return RecordBatch(bytes(run.batch(index)), position).base_offset
+    except DecompressedSizeError:  # a broker has no such limit
+        return int(run.headers["last_offset"][index])
     except CorruptionError as error:
         raise error.located(log.path) from error

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from models import log_recovery, record_reader
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row, marker
+from models.record_format import LZ4, Batch, Row, marker
 from models.record_strategies import bounded
 from models.recovered_directory import epochs_of, files_after, snapshots_of
 
@@ -593,3 +593,11 @@ def test_the_search_for_the_first_batch_to_replay_decompresses_wrappers(
         with pytest.raises(CorruptBatchError) as caught:
             recover(log, version, **options)
         assert (caught.value.path, caught.value.position) == (path, position)
+
+
+def test_a_wrapper_larger_than_the_limit_stops_no_broker(written):
+    large = Batch((Row(0, 5, b"k", bytes(256 << 20)),), magic=1, codec=LZ4)
+    log = written(
+        Log((Segment(0, (large,)), Segment(6, (Batch((Row(6, 5),)),))), recovery_point=6)
+    )
+    assert recover(log, "4.1").log_end_offset == 7
