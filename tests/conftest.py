@@ -21,6 +21,7 @@ import shlex
 import shutil
 import signal
 import stat
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -292,6 +293,24 @@ def chromium() -> Iterator[Browser]:
 def golden_case(request: pytest.FixtureRequest, golden: GoldenLookup) -> GoldenCase:
     """One case after the other (see the module's text)."""
     return golden(*request.param)
+
+
+@pytest.fixture
+def threads_left() -> Callable[[str], list[threading.Thread]]:
+    """A function that lists the test's running threads whose name begins with a prefix.
+
+    Threads of dropped work may end a while after their test.
+    """
+    before = set(threading.enumerate())
+
+    def left(prefix: str) -> list[threading.Thread]:
+        return [
+            each
+            for each in threading.enumerate()
+            if each.name.startswith(prefix) and each not in before
+        ]
+
+    return left
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def converted_in_threads(
             yield scanned
             memory.rotate()
 
-    for batches, error in ParallelMap(
+    found = ParallelMap(
         partial(_converted_whole, log, conversion),
         runs(),
         threads,
@@ -95,10 +95,12 @@ def converted_in_threads(
         queued=_QUEUED_PER_THREAD,
         owner_helps=True,
         idle_seconds=IDLE_SECONDS,
-    ).helped():
+    )
+    for batches, error in found.helped():
         if batches:
             yield batches
         if error is not None:
+            found.close()
             raise error
 
 

@@ -90,17 +90,7 @@ def converted_by(open_log, conversion, threads):
     return b"".join(found), type(error), str(error), where
 
 
-def threads_left():
-    return [each for each in threading.enumerate() if each.name.startswith("kafkastore-convert")]
-
-
-def wait_for_threads():
-    for thread in threads_left():
-        thread.join(60)
-    assert threads_left() == []
-
-
-def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
+def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch, threads_left):
     write_chance_logs(tmp_path / "logs", SEED, examples(240), is_clean=False)
     chance = random.Random(SEED)
     outcomes = set()
@@ -122,10 +112,10 @@ def test_threads_convert_random_logs_to_the_bytes_of_one(tmp_path, monkeypatch):
                         converted_by(open_log, asked, count) for count in (1, 2, 5)
                     )
                     assert one == two == five, segment.log_path
+                    assert threads_left("kafkastore-convert") == []
                     outcomes.add(one[1])
             patch.undo()
     assert len(outcomes) > 1  # with and without errors
-    wait_for_threads()
 
 
 def test_threads_convert_every_golden_case_as_one_does(golden_case, monkeypatch):
@@ -156,17 +146,19 @@ def test_the_new_bytes_do_not_depend_on_the_machines_caches(tmp_path, monkeypatc
     assert b"".join(chunks_of(Converted(None, None, 0, False), path)) != expected
 
 
-def test_one_thread_converts_in_the_caller_alone(tmp_path, monkeypatch):
+def test_one_thread_converts_in_the_caller_alone(tmp_path, monkeypatch, threads_left):
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(batch.data for batch in GZIPPED))
     use_small_reads(monkeypatch, 200)
     found = chunks_of(Converted(None, None, 0, False), path)
     before = next(found)
-    assert threads_left() == []
+    assert threads_left("kafkastore-convert") == []
     assert before + b"".join(found) == b"".join(chunks_of(Converted(None, None, 0, False), path, 3))
 
 
-def test_a_conversion_that_is_dropped_ends_its_threads_without_a_wait(tmp_path, monkeypatch):
+def test_a_conversion_that_is_dropped_ends_its_threads_without_a_wait(
+    tmp_path, monkeypatch, threads_left
+):
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(batch.data for batch in GZIPPED))
     use_small_reads(monkeypatch, 200)
@@ -188,6 +180,9 @@ def test_a_conversion_that_is_dropped_ends_its_threads_without_a_wait(tmp_path, 
     assert is_busy.wait(60)
     del found
     gc.collect()
-    assert threads_left()  # the drop did not wait for them
+    left = threads_left("kafkastore-convert")
+    assert left  # the drop did not wait for them
     may_end.set()
-    wait_for_threads()
+    for thread in left:
+        thread.join(60)
+    assert threads_left("kafkastore-convert") == []

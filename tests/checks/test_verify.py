@@ -2,7 +2,6 @@
 import errno
 import os
 import shutil
-import threading
 
 import pytest
 from models.log_directory import Log, Segment
@@ -305,7 +304,9 @@ def test_a_sample_must_be_above_0_and_at_most_1(golden, sample):
         list(verify(golden("2.4.0", "codecs", "answers").logs, sample=sample))
 
 
-def test_few_partitions_are_checked_ahead_and_none_after_the_caller_stops(tmp_path, golden):
+def test_few_partitions_are_checked_ahead_and_none_after_the_caller_stops(
+    tmp_path, golden, threads_left
+):
     source = golden("2.4.0", "broken-index", "answers").logs / "broken-0"
     for number in range(40):
         shutil.copytree(source, tmp_path / f"broken-{number}")
@@ -316,8 +317,7 @@ def test_few_partitions_are_checked_ahead_and_none_after_the_caller_stops(tmp_pa
     assert first.path.parent.name == "broken-0"
     findings.close()
     assert len(checked) == 0
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("kafkastore-verify")]
+    assert threads_left("kafkastore-verify") == []
     findings = verify(tmp_path, threads=3, progress=lambda *done: checked.append(done))
     assert len(list(findings)) == 40
     assert checked == [(done, 40) for done in range(1, 41)]
@@ -352,14 +352,13 @@ def test_an_unlistable_directory_is_reported_once_and_the_others_are_checked(
     assert [str(partition) for partition, _ in failed] == ["txn-0"]
 
 
-def test_an_interrupt_ends_all_threads(golden):
+def test_an_interrupt_ends_all_threads(golden, threads_left):
     def interrupt(done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         list(verify(golden("2.4.0", "wide", "answers").logs, threads=2, progress=interrupt))
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("kafkastore-verify")]
+    assert threads_left("kafkastore-verify") == []
 
 
 def test_inactive_segments_of_timestamp_0_are_dated_by_their_twelve_zero_bytes(tmp_path):

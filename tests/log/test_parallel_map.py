@@ -28,7 +28,7 @@ def test_results_are_in_the_order_of_items_and_few_items_are_prefetched():
     assert done == [number * 2 for number in range(100)]
 
 
-def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun():
+def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun(threads_left):
     begun = []
 
     def work(number):
@@ -42,7 +42,7 @@ def test_an_error_is_raised_in_its_turn_and_nothing_more_is_begun():
     with pytest.raises(ValueError, match="three"):
         next(found)
     assert len(begun) <= 8
-    assert not any(thread.name.startswith("test_") for thread in threading.enumerate())
+    assert threads_left("test_") == []
 
 
 def test_an_owner_that_helps_is_one_of_the_threads_and_takes_the_next_item():
@@ -116,29 +116,26 @@ def test_partitions_are_opened_in_their_turn_and_wrong_ones_are_reported_before_
     assert [log.partition for log in twice.logs_of(["t-0"])] == [0]
 
 
-def test_an_error_and_the_end_of_a_with_block_wait_for_the_threads():
+def test_an_error_and_the_end_of_a_with_block_wait_for_the_threads(threads_left):
     def work(number):
         if number == 3:
             raise ValueError("three")
         return number
 
-    def threads_left():
-        return [each.name for each in threading.enumerate() if each.name.startswith("test_")]
-
     found = ParallelMap(work, range(100), 2, "test")
     with pytest.raises(ValueError, match="three"):
         list(found)
-    assert threads_left() == []
+    assert threads_left("test_") == []
     assert list(found) == []
     stop = StopFlag()
     with ParallelMap(lambda number: stop() or time.sleep(0.05), range(100), 2, "test", stop=stop):
         pass
     with ParallelMap(lambda number: time.sleep(0.05), range(100), 2, "test") as found:
         next(found)
-    assert threads_left() == []
+    assert threads_left("test_") == []
 
 
-def test_a_dropped_one_ends_its_threads_and_does_not_wait_for_them():
+def test_a_dropped_one_ends_its_threads_and_does_not_wait_for_them(threads_left):
     stop, began = StopFlag(), threading.Event()
 
     def work(number):
@@ -149,7 +146,7 @@ def test_a_dropped_one_ends_its_threads_and_does_not_wait_for_them():
     found = ParallelMap(work, range(100), 2, "test", stop=stop)
     next(found)
     assert began.wait(800)
-    threads = [each for each in threading.enumerate() if each.name.startswith("test_")]
+    threads = threads_left("test_")
     assert threads
     del found
     assert stop()

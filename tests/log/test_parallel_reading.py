@@ -39,10 +39,6 @@ def small_pieces(monkeypatch):
     use_small_pieces(monkeypatch)
 
 
-def threads_left():
-    return [each for each in threading.enumerate() if each.name.startswith("kafkastore-read")]
-
-
 def rows_of(batches):
     """The rows before an error, and the error or None."""
     found, error = until_error(batches)
@@ -104,7 +100,7 @@ def options_of(chance, log):
     return options
 
 
-def test_threads_read_random_logs_as_one_does(tmp_path, monkeypatch):
+def test_threads_read_random_logs_as_one_does(tmp_path, monkeypatch, threads_left):
     write_chance_logs(tmp_path / "logs", SEED, PARTITIONS, is_clean=False)
     chance = random.Random(SEED)
     store = kafkastore.open(tmp_path / "logs")
@@ -118,7 +114,7 @@ def test_threads_read_random_logs_as_one_does(tmp_path, monkeypatch):
             for threads in (2, chance.choice((3, 4))):
                 found = read(log, threads, **options)
                 assert found == expected, (number, threads, options)
-    assert threads_left() == []
+    assert threads_left("kafkastore-read") == []
 
 
 def test_threads_read_every_golden_case_as_one_does(golden_case, small_pieces):
@@ -305,7 +301,9 @@ def test_a_small_log_and_a_small_limit_start_no_thread(tmp_path, monkeypatch):
         log.to_arrow(threads=4).read_all()
 
 
-def test_a_dropped_reader_stops_its_threads_without_waiting(tmp_path, small_pieces, monkeypatch):
+def test_a_dropped_reader_stops_its_threads_without_waiting(
+    tmp_path, small_pieces, monkeypatch, threads_left
+):
     log = written(tmp_path, Segment(0, batches_of(400)))
     counted = counting_starts(monkeypatch)
     reader = log.to_arrow(threads=2)
@@ -313,17 +311,17 @@ def test_a_dropped_reader_stops_its_threads_without_waiting(tmp_path, small_piec
     del reader
     gc.collect()
     deadline = time.monotonic() + 20
-    while threads_left() and time.monotonic() < deadline:
+    while threads_left("kafkastore-read") and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threads_left() == []
+    assert threads_left("kafkastore-read") == []
     assert len(counted) < 20
 
 
-def test_at_the_end_no_thread_is_left_and_no_file_is_open(tmp_path, small_pieces):
+def test_at_the_end_no_thread_is_left_and_no_file_is_open(tmp_path, small_pieces, threads_left):
     log = written(tmp_path, Segment(0, batches_of(100)), Segment(100, batches_of(100, 100)))
     reader = log.to_arrow(threads=4)
     reader.read_all()
-    assert threads_left() == []
+    assert threads_left("kafkastore-read") == []
 
 
 def test_a_growing_log_is_read_up_to_the_size_at_the_beginning_of_its_segment(
@@ -374,7 +372,7 @@ class Gone(Exception):
 
 
 def test_an_unknown_error_is_raised_and_ends_the_threads(
-    tmp_path, small_pieces, monkeypatch
+    tmp_path, small_pieces, monkeypatch, threads_left
 ):
     log = written(tmp_path, Segment(0, batches_of(100)))
 
@@ -384,7 +382,7 @@ def test_an_unknown_error_is_raised_and_ends_the_threads(
     monkeypatch.setattr(piece_reading.LogReading, "_take_sized", fail)
     with pytest.raises(Gone):
         log.to_arrow(threads=2).read_all()
-    assert threads_left() == []
+    assert threads_left("kafkastore-read") == []
 
 
 def read_many(logs, **options):

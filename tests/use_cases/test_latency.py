@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import random
-import threading
 
 import numpy as np
 import pytest
@@ -244,7 +243,9 @@ def damage_some(chance, log):
 
 
 @pytest.mark.parametrize("header", [None, "at"])
-def test_threads_measure_random_and_damaged_logs_as_one_does(tmp_path, monkeypatch, header):
+def test_threads_measure_random_and_damaged_logs_as_one_does(
+    tmp_path, monkeypatch, threads_left, header
+):
     count = examples(90)
     write_chance_logs(tmp_path / "logs", SEED, count, is_clean=False)
     chance = random.Random(SEED)
@@ -264,7 +265,7 @@ def test_threads_measure_random_and_damaged_logs_as_one_does(tmp_path, monkeypat
                 assert measured(log, threads, **options) == expected, (number, options)
             outcomes.add(type(expected[0]))
     assert outcomes == {type, dict}
-    assert not [each for each in threading.enumerate() if "latency" in each.name]
+    assert threads_left("kafkastore-latency") == []
 
 
 def test_several_threads_measure_one_segment_to_its_end(tmp_path, monkeypatch):
