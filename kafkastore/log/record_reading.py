@@ -93,7 +93,7 @@ class RecordOptions:
         for name in _TIMESTAMPS:
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, timestamp_ms(name, time))
-        check_on_corrupt(self.on_corrupt)
+        check_on_corrupt(self.on_corrupt, self.skipped)
         reads_committed(self.isolation)
         check_indexes(self.indexes)
         if self.columns is not None:
@@ -196,10 +196,9 @@ def _open(log: LogView, options: RecordOptions) -> LogReading:
             since = partial(_start_since, log, start, end, start_timestamp)
             start = log.retry_if_changed(since)
     aborted = broken = None
-    if reads_committed(isolation) and options.is_decided:
-        aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
-    elif reads_committed(isolation):
-        end, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
+    if reads_committed(isolation):
+        find = _find_decided if options.is_decided else _find_committed
+        end, aborted, broken = find(log, start, end, damage, verify=verify)
     most_records = end - start if limit is None else min(limit, end - start)
     return LogReading(
         log,
@@ -242,6 +241,20 @@ def _columns(
         max_decompressed_bytes=options.max_decompressed_bytes,
         **settings,
     )
+
+
+def _find_decided(
+    log: LogView, start: int, end: int, damage: CorruptionHandler, *, verify: bool
+) -> tuple[int, AbortedBatches, CorruptionError | None]:
+    """Do as `_find_committed` for a range before the last stable offset."""
+    try:
+        aborted = log.retry_if_changed(lambda: find_aborted(log, start, end, verify=verify))
+    except CorruptionError:
+        stable, aborted, broken = _find_committed(log, start, end, damage, verify=verify)
+        if stable < end and damage.on_corrupt == "skip":
+            raise  # without a marker that is skipped the range is not decided
+        return stable, aborted, broken
+    return end, aborted, None
 
 
 def _find_committed(

@@ -74,7 +74,7 @@ def test_offsets_limit_the_printed_records(
     assert [row["offset"] for row in ran.lines] == list(range(start, min(end, 60)))
     if not ran.out:
         assert ran.err == (
-            "note: no record is within these bounds; up-1 has offsets 0 to 59\n"
+            "note: no record matches; up-1 has offsets 0 to 59\n"
         )
 
 
@@ -231,7 +231,7 @@ def test_an_output_path_that_cannot_be_a_file_is_refused_before_reading(
 def test_an_empty_partition_prints_no_records_and_a_note(run: Run, sample_root: Path) -> None:
     ran = run("cat", sample_root, "--topic", "up-empty")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err == "note: no record is within these bounds; up-empty-0 has no records\n"
+    assert ran.err == "note: no record matches; up-empty-0 has no records\n"
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,38 @@ def test_an_output_file_is_complete_after_an_interrupt(
     assert not list(tmp_path.glob(".*"))
 
 
+def test_each_partition_is_followed_into_a_file_of_its_own(tmp_path: Path) -> None:
+    root, output = tmp_path / "logs", tmp_path / "{topic}" / "{partition}.json"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        writers = [log_dir.writer("t", number, SEGMENTS) for number in range(3)]
+        for writer in writers:
+            append(writer, range(2))
+        with following(root, "-o", output) as process:
+            for count in (2, 4):
+                for number in range(3):
+                    wait_for_lines(process, tmp_path / "t", f".{number}.json*", count)
+                for writer in writers:
+                    append(writer, range(count, count + 2))
+            for number in range(3):
+                wait_for_lines(process, tmp_path / "t", f".{number}.json*", 6)
+            assert end(process) == (0, "", "")
+    for number in range(3):
+        lines = (tmp_path / "t" / f"{number}.json").read_text().splitlines()
+        rows = [json.loads(line) for line in lines]
+        assert [(row["partition"], row["offset"]) for row in rows] == [
+            (number, at) for at in range(6)
+        ]
+
+
+def wait_for_lines(
+    process: subprocess.Popen[str], folder: Path, pattern: str, count: int
+) -> None:
+    """Wait until the file that matches has so many lines."""
+    while not any(path.read_bytes().count(b"\n") == count for path in folder.glob(pattern)):
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
 def test_an_interrupt_completes_a_parquet_file(tmp_path: Path) -> None:
     root, output = tmp_path / "logs", tmp_path / "followed.parquet"
     with kafkastore.LogDirWriter(root) as log_dir:
@@ -165,6 +197,45 @@ def test_deleted_and_replaced_records_are_noted(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert "t-0 ends at offset 0, and was read up to 30" in process.stderr.readline()
         assert process.poll() is None
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_following_continues_after_skipped_bytes(tmp_path: Path, isolation: str) -> None:
+    root = tmp_path / "logs"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        writer = log_dir.writer("t", 0, SEGMENTS)
+        append(writer, range(30))
+        path = min((root / "t-0").glob("*.log"))
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1  # the last batch of the first segment
+        path.write_bytes(data)
+        options = ["--json", "--on-corrupt", "skip", "--isolation", isolation]
+        with following(root, *options) as process:
+            assert len(read_offsets(process, 29)) == 29
+            for count in (30, 31):
+                append(writer, range(count, count + 1))
+                assert read_offsets(process, 1) == [(0, count)]
+            code, out, errors = end(process)
+    assert (code, out) == (1, "")
+    assert len(errors.splitlines()) == 1
+
+
+def test_records_of_a_topic_that_is_deleted_are_kept(tmp_path: Path) -> None:
+    root, output = tmp_path / "logs", tmp_path / "{partition}.json"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        for number in range(2):
+            append(log_dir.writer("t", number, SEGMENTS), range(5))
+        append(log_dir.writer("other", 0, SEGMENTS), range(1))
+    with following(root, "-o", output, "--topic", "t") as process:
+        for number in range(2):
+            wait_for_lines(process, tmp_path, f".{number}.json*", 5)
+        for number in range(2):
+            (root / f"t-{number}").rename(tmp_path / f"t-{number}.deleted")
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert [line.split(":")[1] for line in errors.splitlines()] == [" t-0", " t-1"]
+    for number in range(2):
+        assert len((tmp_path / f"{number}.json").read_text().splitlines()) == 5
 
 
 def test_a_corrupt_batch_ends_its_partition(run: Run, tmp_path: Path) -> None:

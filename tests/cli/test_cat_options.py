@@ -19,6 +19,8 @@ import pytest
 from cli.running import Ran, Run, assert_one_sentence
 from hypothesis import given
 from hypothesis import strategies as st
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
 
 import kafkastore
@@ -29,7 +31,7 @@ DAY = 86_400_000
 KEYS = [b"a1", b"b2", None, b"", b"a\xff", b"A3"]
 HEADERS = [
     (), (("h", b"x"),), (("h", None), ("h", b"x"), ("other", b"")), (("h", b"xy"),),
-    (("", b"x"), ("g", b"=")), (),
+    (("", b"x"), ("g", b"=")), (("h=x", b"y=z"),),
 ]  # fmt: skip
 
 
@@ -79,6 +81,7 @@ FILTERS = [
     (["--header", "h=x"], lambda each: ("h", b"x") in each.headers),
     (["--header", "=x"], lambda each: ("", b"x") in each.headers),
     (["--header", "g=="], lambda each: ("g", b"=") in each.headers),
+    (["--header", "h=x=y=z"], lambda each: ("h=x", b"y=z") in each.headers),
     (
         ["--header", "h=x", "--header", "other=", "--key", ""],
         lambda each: each.key is not None and {("h", b"x"), ("other", b"")} <= {*each.headers},
@@ -126,6 +129,7 @@ def table_of(path: Path) -> pa.Table:
         (["-f", "%"], "unknown field '%'"),
         (["-f", "%o", "--json"], "-f has the format"),
         (["-f", "%o", "--format", "csv"], "-f has the format"),
+        (["-f", "%o", "-o", "up.parquet"], "and up.parquet is not text"),
         (["--count", "--format", "json"], "--count prints a number"),
         (["--count", "-o", "x"], "--count prints a number"),
         (["--count", "--follow"], "--count prints a number"),
@@ -248,6 +252,33 @@ def test_the_count_of_a_corrupt_partition_is_that_of_the_printed_records(
         assert (printed.code, counted.code) == (code, code)
         assert counted.out == f"{len(printed.lines)}\n"
         assert printed.err == counted.err
+
+
+@pytest.mark.parametrize("choice", ["skip", "stop"])
+def test_a_tail_reports_corrupt_bytes_once(run: Run, root: Path, choice: str) -> None:
+    path = sorted((root / "t-0").glob("*.log"))[-2]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    options = ["--topic", "t-0", "--on-corrupt", choice, "--json"]
+    whole = run("cat", root, *options)
+    tail = run("cat", root, *options, "--tail", 30)
+    assert tail.lines == whole.lines[-30:]
+    assert (tail.code, tail.err) == (1, whole.err)
+    assert len(tail.err.splitlines()) == 1
+
+
+def test_bytes_that_are_skipped_before_the_limit_are_reported(run: Run, root: Path) -> None:
+    path = sorted((root / "t-0").glob("*.log"))[0]
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    options = ["--topic", "t-0", "--on-corrupt", "skip", "--json"]
+    whole = run("cat", root, *options)
+    assert len(whole.lines) == 39
+    assert run("cat", root, *options, "--limit", 35) == whole._replace(
+        out="".join(line + "\n" for line in whole.out.splitlines()[:35])
+    )
 
 
 def test_csv_has_a_line_of_names_and_a_line_for_each_record(run: Run, root: Path) -> None:
@@ -404,6 +435,25 @@ def test_times_after_the_year_9999_are_undated(
     assert run("cat", root, "-o", out / f"{{date}}.{form}", *zone).code == 0
     date = "9999-12-31" if zone else "9999-12-30"
     assert {path.name for path in out.iterdir()} == {f"{date}.{form}", f"undated.{form}"}
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_times_before_1970_have_their_dates_and_minus_1_has_none(
+    run: Run, tmp_path: Path, form: str
+) -> None:
+    first = -62_135_596_800_000  # the first ms of the year 1
+    rows = [Row(at, time) for at, time in enumerate([-1, -2, -DAY, -DAY - 1, first, first - 1])]
+    root = Log((Segment(0, tuple(Batch((row,)) for row in rows)),)).write(tmp_path / "logs")
+    out = tmp_path / "out"
+    assert run("cat", root, "-o", out / f"{{date}}.{form}").code == 0
+    assert {path.stem for path in out.iterdir()} == {
+        "1969-12-31", "1969-12-30", "0001-01-01", "undated"
+    }  # fmt: skip
+    times = [line.split("\t")[2] for line in run("cat", root, "--format", "text").out.splitlines()]
+    assert times == [
+        "-", "1969-12-31T23:59:59.998Z", "1969-12-31T00:00:00.000Z", "1969-12-30T23:59:59.999Z",
+        "0001-01-01T00:00:00.000Z", f"{first - 1} ms",
+    ]  # fmt: skip
 
 
 def test_columns_are_divided_too(

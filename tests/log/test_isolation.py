@@ -256,6 +256,18 @@ def test_a_marker_that_can_t_be_read_is_an_error_of_committed_reads(unreadable):
     assert [record.offset for record in unreadable.records()] == [0, 2, 3, 6, 7, 9]
 
 
+def test_a_range_is_not_decided_without_a_marker_that_is_skipped(tmp_path):
+    batches = in_a_row(
+        [Batch((Row(0, 1),)), transaction(1, 2, 3), unreadable_marker(1), Batch((Row(0, 8),))]
+    )
+    root = Log((Segment(0, tuple(batches)),)).write(tmp_path / "logs")
+    log = kafkastore.open(root)["t-0"]
+    options = {"isolation": "read_committed", "on_corrupt": "skip", "skipped": []}
+    assert log.to_arrow(["offset"], **options).read_all().num_rows == 1
+    with pytest.raises(CorruptBatchError):
+        log.to_arrow(["offset"], is_decided=True, **options).read_all()
+
+
 @TRANSACTIONS
 def test_a_corrupt_snapshot_changes_no_answer(golden_case, writable_copy):
     root = writable_copy(golden_case.logs)

@@ -141,6 +141,24 @@ def test_damage_that_only_what_was_committed_depends_on_is_reported(broken, choi
         assert [each.start_offset for each in skipped] == [2]
 
 
+@pytest.mark.parametrize("choice", ["raise", *READABLE])
+def test_a_decided_range_is_read_past_damage_as_any_other(broken, choice):
+    options = {"isolation": "read_committed", "on_corrupt": choice, "batch_rows": 1}
+    read = []
+    for is_decided in (False, True):
+        offsets, skipped, error = [], [], None
+        try:
+            for batch in broken.to_arrow(
+                ["offset"], is_decided=is_decided, end_offset=8, skipped=skipped, **options
+            ):
+                offsets += batch["offset"].to_pylist()
+        except CorruptionError as caught:
+            error = str(caught)
+        read.append((offsets, skipped, error))
+    assert read[0] == read[1]
+    assert read[1][0] == READABLE.get(choice, [0, 1])
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_records_of_wrappers_are_committed(tmp_path, magic):
     batches = tuple(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from kafkastore.cli.cat.bounds import Bounds
 from kafkastore.cli.options.selection import Selection
@@ -67,9 +68,8 @@ def follow(
     """
     followed: dict[TopicPartition, FollowedLog] = {}
     ended: set[TopicPartition] = set()
-    first = bounds
+    first, selection = bounds, select()
     while not is_over():
-        selection = select()
         for which in selection.topic_partitions:
             if which not in followed and which not in ended:
                 log = selection.store.partitions[which]
@@ -84,7 +84,11 @@ def follow(
                 asked = first if start is None else _from(bounds, start)
                 if start is None or start < end:
                     yield each.log, asked._replace(end_offset=end, is_decided=True)
-            if problems.count > count:
+            if problems.on_corrupt == "skip":
+                has_ended = problems.has_error(which)
+            else:
+                has_ended = problems.count > count
+            if has_ended:
                 del followed[which]
                 ended.add(which)
         if not followed:
@@ -92,6 +96,8 @@ def follow(
         first = bounds._replace(tail=None)
         flush()
         time.sleep(INTERVAL_SECONDS)
+        with suppress(KafkaStoreError, OSError):  # deleted: its partitions report it
+            selection = select()
 
 
 def _from(bounds: Bounds, start_offset: int) -> Bounds:

@@ -78,7 +78,9 @@ class OutputLayout(NamedTuple):
         return self.line_format(is_terminal=False).columns, {}
 
     @contextmanager
-    def opened(self, output: Path | None, store: LogStore) -> Iterator[RecordWriter]:
+    def opened(
+        self, output: Path | None, store: LogStore, *, follow: bool
+    ) -> Iterator[RecordWriter]:
         """Open a writer to an output, which is complete after the block."""
         if output is None or is_stdout(output):
             with closing(self.writer(sys.stdout.buffer)) as writer:
@@ -88,7 +90,7 @@ class OutputLayout(NamedTuple):
             with OutputFiles(store) as files, closing(
                 PatternWriter(
                     output, files, one_by_one, self.zone, *self.read_as(),
-                    in_arrow=self.form in COLUMN_FORMS,
+                    in_arrow=self.form in COLUMN_FORMS, returns=follow,
                 )
             ) as writer:
                 yield writer
@@ -131,7 +133,12 @@ def choose_layout(
             f"{output} would not be in the format {suffix}: known endings are "
             f"{', '.join(sorted(_FORM_BY_SUFFIX))}; --format writes one of them to any name"
         )
-    chosen = "json" if as_json else form or _FORM_BY_SUFFIX.get(suffix, "text")
+    by_suffix = _FORM_BY_SUFFIX.get(suffix, "text")
+    if template is not None and by_suffix in COLUMN_FORMS:
+        raise click.UsageError(
+            f"-f has the format of a line, and {output} is not text: leave out -f"
+        )
+    chosen = "json" if as_json else form or by_suffix
     shown = "text" if template is not None else chosen
     layout = OutputLayout(shown, template, headers, zone, threads)
     is_shown = (output is None or is_stdout(output)) and sys.stdout.isatty()

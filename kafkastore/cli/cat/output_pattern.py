@@ -12,10 +12,12 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MIN
 from kafkastore.cli.cat.record_filter import filter_rows
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.output.output_files import OutputFiles
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.log.time_text import format_time
 
@@ -31,7 +33,7 @@ _FIELD = re.compile(r"\{(" + "|".join(_FIELDS) + r")\}")
 _OTHER_BRACES = re.compile(r"\{[^{}]*\}?|\}")
 #: Writers that may keep rows or buffers in memory at a time.
 _MOST_UNSETTLED = 8
-#: In place of the date of a record without a timestamp, or with one after the year 9999.
+#: In place of the date of a record without a timestamp, or with one outside the years 1 to 9999.
 UNDATED = "undated"
 
 
@@ -52,7 +54,10 @@ def fields_of(output: Path) -> frozenset[str]:
 
 
 class PatternWriter:
-    """Writes the records of each topic, partition or date to a file of its own."""
+    """Writes the records of each topic, partition or date to a file of its own.
+
+    With `returns`, a partition may have more records after those of others.
+    """
 
     def __init__(
         self,
@@ -64,22 +69,24 @@ class PatternWriter:
         reading: dict[str, Any],
         *,
         in_arrow: bool,
+        returns: bool,
     ) -> None:
         self._output, self._files, self._open_writer = output, files, open_writer
+        self._returns = returns
         self._fields, self._zone = fields_of(output), zone
         self._writers: dict[Path, RecordWriter] = {}
         self._unsettled: OrderedDict[Path, RecordWriter] = OrderedDict()
-        self._done: set[Path] = set()
+        self._owners: dict[Path, tuple[object, ...] | None] = {}
         self._place: tuple[object, ...] | None = None
         self.columns, self.reading, self.in_arrow = columns, reading, in_arrow
 
     def write_batch(self, log: PartitionLog, batch: RecordBatch | RecordBuffers) -> None:
         """Write each row to the file of its partition and date."""
         which = log.topic_partition
-        self._complete_before(which)
+        self._enter(which)
         for date, rows in self._by_date(batch):
             path = self._path(which, date)
-            if path in self._done:
+            if self._owners.setdefault(path, self._place) != self._place:
                 raise ChangeRefusedError(
                     f"{path} would have records of {which} and of another partition; separate "
                     "{topic} and {partition}"
@@ -97,12 +104,12 @@ class PatternWriter:
         if len(self._unsettled) > _MOST_UNSETTLED:
             self._unsettled.popitem(last=False)[1].settle()
 
-    def _complete_before(self, which: TopicPartition) -> None:
+    def _enter(self, which: TopicPartition) -> None:
         """Complete the files that get no more records, because the partition is another."""
         if "topic" not in self._fields:
             return
         place = (which.topic, which.partition if "partition" in self._fields else None)
-        if self._place not in (None, place):
+        if self._place not in (None, place) and not self._returns:
             self.close()
         self._place = place
 
@@ -135,9 +142,8 @@ class PatternWriter:
 
     def close(self) -> None:
         """Complete all files."""
-        for path, writer in self._writers.items():
+        for writer in self._writers.values():
             writer.close()
-            self._done.add(path)
         self._writers.clear()
         self._unsettled.clear()
 
@@ -153,7 +159,8 @@ def _millis(batch: RecordBatch | RecordBuffers) -> NDArray[np.int64]:
 def _dates(numbers: NDArray[np.int64], zone: tzinfo | None) -> NDArray[np.str_]:
     """Return the date of each timestamp in ms."""
     if zone is None:  # the same day has the same text
-        days, place = np.unique(np.maximum(numbers // 86_400_000, -1), return_inverse=True)
+        numbered = np.where(numbers == NO_TIMESTAMP, INT64_MIN, numbers // 86_400_000)
+        days, place = np.unique(numbered, return_inverse=True)
         texts = np.array([_date(86_400_000 * day, None) for day in days.tolist()])
         found: NDArray[np.str_] = texts[place]
         return found

@@ -140,11 +140,13 @@ def _tail_start(log: PartitionLog, bounds: Bounds, count: int, on_corrupt: OnCor
     start, end = log.bounds(bounds.start_offset, bounds.end_offset)
     end = min(end, log.end_before(CorruptionHandler(on_corrupt, [])))
     size = max(count, SMALL_RANGE)
+    # Reading the records again reports what is skipped.
+    options: dict[str, Any] = {"on_corrupt": on_corrupt, "skipped": []}
     while start < end:
         first = max(start, end - size)
         last: deque[int] = deque(maxlen=count)
         within = bounds._replace(start_offset=first, end_offset=end)
-        for batch in _matching(log, within, ("offset",), None, {"on_corrupt": on_corrupt}):
+        for batch in _matching(log, within, ("offset",), None, options):
             last.extend(batch.numbers("offset")[-count:].tolist())
         if len(last) == count:
             return last[0]

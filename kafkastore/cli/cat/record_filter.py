@@ -24,7 +24,7 @@ class RecordFilter(NamedTuple):
 
     key: re.Pattern[bytes] | None = None
     value: re.Pattern[bytes] | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: tuple[bytes, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -38,8 +38,8 @@ class RecordFilter(NamedTuple):
             return batch
         buffers = _buffers_of(batch)
         keeps = np.ones(buffers.num_rows, np.bool_)
-        for name, value in self.headers:
-            keeps &= _have_header(buffers, name, value)
+        for wanted in self.headers:
+            keeps &= _have_header(buffers, wanted)
         for column, pattern in (("key", self.key), ("value", self.value)):
             if pattern is not None:
                 _search(buffers, column, pattern, keeps)
@@ -54,7 +54,8 @@ def filter_rows(
         return batch.filter(keeps)
     import pyarrow as pa
 
-    return batch.filter(pa.array(keeps))
+    bits = np.packbits(keeps, bitorder="little")
+    return batch.filter(pa.Array.from_buffers(pa.bool_(), len(keeps), [None, pa.py_buffer(bits)]))
 
 
 def _buffers_of(batch: RecordBatch | RecordBuffers) -> RecordBuffers:
@@ -84,13 +85,11 @@ def filter_options(function: FunctionT) -> FunctionT:
 
 def parse_filter(key: str | None, value: str | None, headers: Sequence[str]) -> RecordFilter:
     """Return the filter that the options request."""
-    pairs = []
     for text in headers:
-        name, equals, wanted = os.fsencode(text).partition(b"=")
-        if not equals:
+        if "=" not in text:
             raise click.UsageError(f"--header must be NAME=VALUE, got {text!r}")
-        pairs.append((name, wanted))
-    return RecordFilter(_pattern("--key", key), _pattern("--value", value), tuple(pairs))
+    wanted = tuple(map(os.fsencode, headers))
+    return RecordFilter(_pattern("--key", key), _pattern("--value", value), wanted)
 
 
 def _pattern(option: str, text: str | None) -> re.Pattern[bytes] | None:
@@ -118,10 +117,14 @@ def _search(
         keeps[place] = found is not None
 
 
-def _have_header(batch: RecordBuffers, name: bytes, value: bytes) -> NDArray[np.bool_]:
-    """Return which rows have a header with this name and value."""
+def _have_header(batch: RecordBuffers, wanted: bytes) -> NDArray[np.bool_]:
+    """Return which rows have this ``name=value``; the name may have ``=`` too."""
     *_, ends, count, names, values = batch.columns[HEADERS_COLUMN]
-    found = _equal(BinaryColumn(names), name, count) & _equal(BinaryColumn(values), value, count)
+    found = np.zeros(count, np.bool_)
+    for equals in (place for place, byte in enumerate(wanted) if byte == ord("=")):
+        name, value = wanted[:equals], wanted[equals + 1 :]
+        are_named = _equal(BinaryColumn(names), name, count)
+        found |= are_named & _equal(BinaryColumn(values), value, count)
     before = np.concatenate([[0], np.cumsum(found)])
     ends = np.frombuffer(ends, np.int32)
     has: NDArray[np.bool_] = before[ends[batch.rows + 1]] > before[ends[batch.rows]]

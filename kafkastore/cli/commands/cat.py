@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from pathlib import Path
@@ -26,6 +27,7 @@ from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.progress import progress
 from kafkastore.cli.output.tables import format_count
 from kafkastore.cli.store_command import StoreCall, store_command
+from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.damage import SkippedBytes
 from kafkastore.log.isolation import Isolation
 from kafkastore.segment.index_trust import Indexes
@@ -153,7 +155,7 @@ def command(
     to_stdout = output is None or is_stdout(output)
     with (
         interrupts.noted() if follow else nullcontext(_never) as is_over,
-        layout.opened(output, selection.store) as writer,
+        layout.opened(output, selection.store, follow=follow) as writer,
         progress("records", bounds.limit, while_printing=to_stdout) as advance,
     ):
         if follow:
@@ -204,8 +206,10 @@ def _write(
     count = 0
     if limit == 0:
         return count
+    skipped_in: defaultdict[TopicPartition, list[SkippedBytes]] = defaultdict(list)
     for log, bounds in ranges:
-        skipped: list[SkippedBytes] = []
+        skipped = skipped_in[log.topic_partition]
+        known = len(skipped)  # a partition that is followed is read many times
         left = None if limit is None else limit - count
         batches = read_batches(log, writer, bounds, left, threads, problems.on_corrupt, skipped)
         for batch in problems.until_error(log.topic_partition, batches):
@@ -214,13 +218,15 @@ def _write(
             count += rows
             advance(rows)
             if count == limit or is_over():
-                return count
+                break
             is_large = batch.nbytes > _LARGE_BATCH_BYTES
             del batch  # may be large; free it before the next batch is decompressed
             # also free the memory that Arrow wrote it from
             if is_large and (arrow := sys.modules.get("pyarrow")) is not None:
                 arrow.default_memory_pool().release_unused()
-        problems.add_skipped(log.topic_partition, skipped)
+        problems.add_skipped(log.topic_partition, skipped[known:])
+        if count == limit or is_over():
+            break
     return count
 
 
@@ -250,7 +256,7 @@ def _note_why_empty(selection: Selection) -> None:
         log = next(selection.logs())
         start, end = log.log_start_offset, log.log_end_offset
         there = f"has offsets {start} to {end - 1}" if start < end else "has no records"
-        print_note(f"no record is within these bounds; {log.topic_partition} {there}")
+        print_note(f"no record matches; {log.topic_partition} {there}")
     else:
         partitions = format_count(len(selection.topic_partitions), "partition")
-        print_note(f"no record of {partitions} is within these bounds")
+        print_note(f"no record of {partitions} matches")

@@ -139,6 +139,10 @@ class Problems:
         self.count += 1
         self._unreadable.add(str(partition))
 
+    def has_error(self, partition: object) -> bool:
+        """Return whether a partition could not be read."""
+        return str(partition) in self._unreadable
+
     def add_skipped(self, partition: object, skipped: Iterable[SkippedBytes]) -> None:
         """Report the bytes that were skipped in a partition."""
         for each in skipped:
