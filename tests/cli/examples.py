@@ -73,8 +73,8 @@ def check_printed(command: Command, text: str) -> None:
 def run_python(text: str, directory: Path, timeout: float = 800) -> str:
     """Run a script in a new interpreter; return its output.
 
-    It is a file, as programs are: DuckDB takes `python -c` for a session with a person, to whom it
-    shows a bar if a query takes more than 2 s.
+    The script is a file: DuckDB treats `python -c` as interactive, and prints a progress bar if a
+    query takes more than 2 s.
     """
     with TemporaryDirectory() as folder:
         script = Path(folder, "example.py")
