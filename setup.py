@@ -3,7 +3,6 @@ import os
 import shutil
 from pathlib import Path
 
-from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
@@ -103,12 +102,35 @@ PACKAGE_FOLDERS = {
 }
 
 
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": True,
+    # docs/threads.md says what the modules share.
+    "freethreading_compatible": True,
+}
+
+
 class BuildExtension(build_ext):
-    """Reuse compiled modules in an editable install.
+    """Translate to C only for this command; reuse compiled modules in an editable install.
 
     Such an install builds in a separate folder, and copies into the source folders; a module
     from ``build_ext --inplace`` is copied first, and compiled only if its sources are newer.
     """
+
+    def build_extensions(self) -> None:
+        """Translate the modules, and build them."""
+        from Cython.Build import cythonize
+
+        translated = cythonize(
+            self.extensions, build_dir="build/cython", compiler_directives=DIRECTIVES
+        )
+        for extension, made in zip(self.extensions, translated, strict=True):
+            extension.sources, extension.depends = made.sources, made.depends
+        super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
         """Build one module."""
@@ -145,34 +167,21 @@ setup(
         "": ["*.pxd", "*.pyi", "*.h", "py.typed", "*.tar.xz", "*.html.jinja"],
         "kafkastore.spark": ["java_home/bin/java", "log4j2.properties"],
     },
-    ext_modules=cythonize(
-        [
-            Extension(
-                module,
-                [module.replace(".", "/") + ".pyx", *C_SOURCES.get(module, [])],
-                include_dirs=["kafkastore/formats/primitives", "kafkastore/formats/records"],
-                define_macros=[
-                    *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
-                    *(HIDDEN if module in C_SOURCES else []),
-                ],
-                # Offsets from files may overflow: as Java's longs, they wrap around.
-                extra_compile_args=["-O3", "-g0", "-fwrapv", "-Wno-unused-function",
-                                    "-fvisibility=hidden"],
-            )
-            for module in CYTHON_MODULES
-        ],
-        build_dir="build/cython",
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": False,
-            "wraparound": False,
-            "cdivision": True,
-            "initializedcheck": False,
-            "embedsignature": True,
-            # docs/threads.md says what the modules share.
-            "freethreading_compatible": True,
-        },
-    ),
+    ext_modules=[
+        Extension(
+            module,
+            [module.replace(".", "/") + ".pyx", *C_SOURCES.get(module, [])],
+            include_dirs=["kafkastore/formats/primitives", "kafkastore/formats/records"],
+            define_macros=[
+                *([ALWAYS_INLINE] if module == ALWAYS_INLINED else []),
+                *(HIDDEN if module in C_SOURCES else []),
+            ],
+            # Offsets from files may overflow: as Java's longs, they wrap around.
+            extra_compile_args=["-O3", "-g0", "-fwrapv", "-Wno-unused-function",
+                                "-fvisibility=hidden"],
+        )
+        for module in CYTHON_MODULES
+    ],
     options={
         # Without this the metadata folder would land in the folder named for "" above.
         "egg_info": {"egg_base": "."},

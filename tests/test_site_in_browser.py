@@ -133,7 +133,7 @@ def test_the_search_finds(chromium: Browser, origin: str, words: str, expected: 
     page.evaluate("document.querySelector('.md-search__input').focus()")
     page.ask("Input.insertText", text=words)
     results = "[...document.querySelectorAll('.md-search-result__link')].map(each => each.href)"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 800
     while not (found := page.evaluate(results)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert any(each.startswith(origin + expected) for each in found), found

@@ -54,6 +54,17 @@ def test_works():
 def test_waits_for_a_process_that_works():
     subprocess.run([sys.executable, "-c", LINES], check=True)
 """
+STOPPED = """
+import pytest
+
+@pytest.mark.timeout(3)
+def test_is_stopped():
+    import os, subprocess, time
+
+    this = os.getpid()
+    subprocess.run(["sh", "-c", f"kill -STOP {this}; sleep 5; kill -CONT {this}"], check=True)
+    time.sleep(0.5)  # the watchdog looks
+"""
 
 
 def run(
@@ -83,6 +94,13 @@ def test_a_test_that_makes_no_progress_is_ended_and_named(tmp_path):
 def test_tests_that_work_longer_are_not_ended(tmp_path):
     ran = run(tmp_path, WORKING)
     assert (ran.returncode, ran.stdout.count("2 passed")) == (0, 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc")
+def test_the_time_in_which_a_process_is_stopped_does_not_count(tmp_path):
+    conftest = CONFTEST + WATCHED.replace("seconds=2", "seconds=3")
+    ran = run(tmp_path, STOPPED, conftest=conftest)
+    assert (ran.returncode, ran.stdout.count("1 passed")) == (0, 1), ran.stdout
 
 
 def test_a_test_that_never_ends_is_ended_and_named(tmp_path):

@@ -4,10 +4,12 @@ Records are decoded directly into Arrow's buffers.
 """
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import accumulate
 from typing import Any, TypedDict
 
 from kafkastore.arguments import check_choice, check_collection
@@ -179,8 +181,10 @@ class _ArrowBatches:
         self._schema = options.schema
         self._batch_rows = options.batch_rows
         self._is_binary = options.decode is None
-        self._same: dict[str, Any] = {"topic": log.topic, "partition": log.partition}
-        self._all_topics = options.all_topics
+        topics = _strings((log.topic,))
+        if (names := options.all_topics) is not None:
+            topics = pa.DictionaryArray.from_arrays(_int32(names.index(log.topic)), _strings(names))
+        self._same = {"topic": topics[0], "partition": _int32(log.partition)[0]}
         self._repeated: dict[str, pa.Array] = {}
         self._columns = [(field.name, self._maker(field)) for field in self._schema]
 
@@ -204,7 +208,7 @@ class _ArrowBatches:
         """Return what wraps one column's buffers as an Arrow array, without a copy."""
         name, kind = field.name, field.type
         if name in self._same:
-            return partial(self._repeat, name, kind)
+            return partial(self._repeat, name)
         if name in ("key", "value"):
             return partial(_binary if self._is_binary else _text, kind)
         if name == "timestamp":
@@ -215,18 +219,27 @@ class _ArrowBatches:
             return _booleans
         return partial(_numbers, kind)
 
-    def _repeat(self, name: str, kind: pa.DataType, rows: int, _: Any) -> pa.Array:
+    def _repeat(self, name: str, rows: int, _: Any) -> pa.Array:
         """Return an array with the same value in every row."""
         made = self._repeated.get(name)
         if made is None or len(made) < rows:
-            if name == "topic" and self._all_topics is not None:
-                code = pa.scalar(self._all_topics.index(self._same[name]), kind.index_type)
-                dictionary = pa.array(self._all_topics, kind.value_type)
-                made = pa.DictionaryArray.from_arrays(pa.repeat(code, rows), dictionary)
-            else:
-                made = pa.repeat(pa.scalar(self._same[name], kind), rows)
-            self._repeated[name] = made
+            self._repeated[name] = made = pa.repeat(self._same[name], rows)
         return made.slice(0, rows)
+
+
+# `pyarrow.array` and `pyarrow.scalar` import pandas, if it is there: a fifth of a second.
+def _strings(texts: Sequence[str]) -> pa.Array:
+    """Return an array of strings."""
+    content = [each.encode() for each in texts]
+    ends = array("i", accumulate(map(len, content), initial=0))
+    return _from_buffers(
+        _STRING, len(content), [None, _py_buffer(ends), _py_buffer(b"".join(content))], 0
+    )
+
+
+def _int32(number: int) -> pa.Array:
+    """Return an array of one number."""
+    return _numbers(pa.int32(), 1, array("i", (number,)))
 
 
 def _validity(bits: Any) -> pa.Buffer | None:

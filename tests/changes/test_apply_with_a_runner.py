@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from changes import jobs
@@ -248,11 +249,20 @@ def test_a_task_stops_when_its_driver_dies_and_the_next_job_waits_for_it(
         monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 0.2})
         with change_refused("other-job"):
             go_further() if isinstance(go_further, partial) else go_further(journal)
-    monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 20})
-    threading.Timer(0.3, proceed.set).start()
-    began = time.monotonic()
-    finished = resume(journal)
-    assert time.monotonic() - began > 0.2
+    monkeypatch.setattr(close_partition_journals, "__kwdefaults__", {"patience": 800})
+
+    def sleep(seconds):
+        proceed.set()
+        time.sleep(seconds)
+
+    # The task goes on when the job waits for it, and not before.
+    patched = SimpleNamespace(sleep=sleep, monotonic=time.monotonic)
+    monkeypatch.setattr("kafkastore.changes.partition_journals.time", patched)
+    try:
+        finished = resume(journal)
+        assert proceed.is_set()
+    finally:
+        proceed.set()
     assert (finished.phase, contents(root)) == ("applied", planned)
     while not found:
         time.sleep(0.01)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -70,11 +71,18 @@ def check_printed(command: Command, text: str) -> None:
 
 
 def run_python(text: str, directory: Path, timeout: float = 800) -> str:
-    """Run a script in a new interpreter; return its output."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", text], cwd=directory,
-        capture_output=True, text=True, timeout=timeout, check=False,
-    )
+    """Run a script in a new interpreter; return its output.
+
+    It is a file, as programs are: DuckDB takes `python -c` for a session with a person, to whom it
+    shows a bar if a query takes more than 2 s.
+    """
+    with TemporaryDirectory() as folder:
+        script = Path(folder, "example.py")
+        script.write_text(text)
+        done = subprocess.run(
+            [sys.executable, "-W", "error::DeprecationWarning:__main__", script], cwd=directory,
+            capture_output=True, text=True, timeout=timeout, check=False,
+        )
     assert done.returncode == 0, f"{text}\n{done.stderr}"
     return done.stdout
 

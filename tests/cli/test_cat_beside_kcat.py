@@ -34,7 +34,7 @@ def by_kcat(address: str, options: str) -> bytes:
 
 def printed(command: str) -> bytes:
     done = subprocess.run(
-        ["sh", "-c", command], capture_output=True, timeout=300, env={"PATH": kcat.search_path()},
+        ["sh", "-c", command], capture_output=True, timeout=800, env={"PATH": kcat.search_path()},
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, b""), command

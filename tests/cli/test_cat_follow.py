@@ -51,7 +51,7 @@ def read_offsets(process: subprocess.Popen[str], count: int) -> list[tuple[int, 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=800)
     return process.returncode, out, err
 
 
@@ -87,7 +87,7 @@ def test_only_matching_records_are_followed_up_to_the_limit(tmp_path: Path) -> N
             assert read_offsets(process, 1) == [(0, 11)]
             append(writer, range(12, 40))
             assert read_offsets(process, 2) == [(0, 21), (0, 31)]
-            assert process.wait(60) == 0
+            assert process.wait(800) == 0
 
 
 def test_an_offset_in_the_future_is_waited_for(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_an_offset_in_the_future_is_waited_for(tmp_path: Path) -> None:
             time.sleep(1)
             append(writer, range(5, 10))
             assert read_offsets(process, 2) == [(0, 8), (0, 9)]
-            assert process.wait(60) == 0
+            assert process.wait(800) == 0
 
 
 @pytest.mark.parametrize("form", ["arrows", "json"])
@@ -113,7 +113,7 @@ def test_an_output_file_is_complete_after_an_interrupt(
     expected = (tmp_path / f"read.{form}").read_bytes()
     footer = {"arrows": 8, "json": 0}
     with following(root, "-o", output) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 800
         while time.monotonic() < deadline and not any(
             path.stat().st_size >= len(expected) - footer[form]
             for path in tmp_path.glob(".followed*")
@@ -183,7 +183,7 @@ def test_following_up_to_no_record_ends_at_once(tmp_path: Path) -> None:
     with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
         append(log_dir.writer("t", 0), range(1))
     with following(tmp_path / "logs", "--limit", 0) as process:
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=800) == ("", "")
 
 
 def test_deleted_and_replaced_records_are_noted(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ UNUSED = {
     "dump LOG": {"kafkastore.changes.plan", "kafkastore.lookup.prepared", *EXTRAS},
     "cat ROOT": {"kafkastore.changes.plan", "kafkastore.lookup.prepared", *EXTRAS},
     "cat ROOT --json": {"kafkastore.changes.plan", "kafkastore.lookup.prepared", *EXTRAS},
+    "cat ROOT --key 1 -o x.parquet": {"kafkastore.changes.plan", *EXTRAS - {"pyarrow"}},
     "migrate ROOT --dry-run": EXTRAS,
     "reindex ROOT --dry-run": EXTRAS,
     "repair ROOT --dry-run": EXTRAS,

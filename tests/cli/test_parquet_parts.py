@@ -1,6 +1,7 @@
 """Parquet files of one row group each become one file, as if one writer had written it."""
 
 import io
+import threading
 from random import Random
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from kafkastore.cli.cat.parquet_footer import LARGEST_ORDINAL, JoinedFooter
 from kafkastore.cli.cat.parquet_parts import PartsWriter
 from kafkastore.errors import ArgumentValueError
 from kafkastore.log import records_as_arrow
+from kafkastore.log.parallel.parallel_map import ParallelMap
 
 TABLES = st.lists(
     st.lists(
@@ -116,12 +118,7 @@ def test_a_file_without_rows_has_its_columns(threads):
     assert found.schema.equals(records_as_arrow.schema(include_headers=True))
 
 
-@pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize("footer_bytes", [2**20, -500])
-def test_threads_write_the_same_file_whatever_their_number(monkeypatch, threads, footer_bytes):
-    """Also if row groups do not fit in the memory that was expected to be enough."""
-    monkeypatch.setattr(column_writer, "_ROW_GROUP_BYTES", 5000)
-    monkeypatch.setattr(column_writer, "_FOOTER_BYTES", footer_bytes)
+def batches_of_rows():
     schema = records_as_arrow.schema()
     batches = []
     for first in range(0, 3000, 30):
@@ -129,16 +126,93 @@ def test_threads_write_the_same_file_whatever_their_number(monkeypatch, threads,
         rows = {"offset": values, "value": [b"%d" % each for each in values], "topic": ["t"] * 30}
         arrays = [pa.array(rows.get(field.name, [None] * 30), field.type) for field in schema]
         batches.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return batches
 
-    def written(number):
-        file = io.BytesIO()
-        writer = ColumnWriter(file, "parquet", headers=False, threads=number)
-        for batch in batches:
-            writer.write_batch(None, batch)
+
+def write_parquet(file, threads):
+    writer = ColumnWriter(file, "parquet", headers=False, threads=threads)
+    for batch in batches_of_rows():
+        writer.write_batch(None, batch)
+    writer.close()
+
+
+@pytest.fixture
+def small_row_groups(monkeypatch):
+    monkeypatch.setattr(column_writer, "_ROW_GROUP_BYTES", 5000)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("footer_bytes", [2**20, -500])
+@pytest.mark.parametrize("is_regular", [False, True])
+def test_threads_write_the_same_file_whatever_their_number(
+    tmp_path, monkeypatch, small_row_groups, threads, footer_bytes, is_regular
+):
+    """Also if row groups do not fit in the memory that was expected to be enough."""
+    monkeypatch.setattr(column_writer, "_FOOTER_BYTES", footer_bytes)
+    expected, path = io.BytesIO(), tmp_path / "x.parquet"
+    write_parquet(expected, 1)
+    with path.open("wb") if is_regular else io.BytesIO() as file:
+        write_parquet(file, threads)
+        file.flush()
+        found = path.read_bytes() if is_regular else file.getvalue()
+    assert found == expected.getvalue()
+    assert parquet.ParquetFile(path if is_regular else io.BytesIO(found)).num_row_groups > 15
+    assert parquet.read_table(io.BytesIO(found)).equals(pa.Table.from_batches(batches_of_rows()))
+
+
+@pytest.mark.parametrize("is_regular", [False, True])
+def test_a_row_group_waits_for_those_before_it_and_threads_write_only_to_regular_files(
+    tmp_path, monkeypatch, small_row_groups, is_regular
+):
+    other_is_encoded, writers = threading.Event(), []
+    encode, write = column_writer._RowGroups._encode, PartsWriter.write
+    expected = io.BytesIO()
+    write_parquet(expected, 1)
+
+    def encode_first_late(groups, batches):
+        encoded = encode(groups, batches)
+        if batches[0]["offset"][0].as_py() == 0:
+            assert other_is_encoded.wait(60)
+        else:
+            other_is_encoded.set()
+        return encoded
+
+    def noting(parts, part):
+        writers.append(threading.current_thread())
+        write(parts, part)
+
+    monkeypatch.setattr(ParallelMap, "help", lambda *_, **__: False)
+    monkeypatch.setattr(column_writer._RowGroups, "_encode", encode_first_late)
+    monkeypatch.setattr(PartsWriter, "write", noting)
+    with (tmp_path / "x.parquet").open("w+b") if is_regular else io.BytesIO() as file:
+        write_parquet(file, 3)
+        file.seek(0)
+        assert file.read() == expected.getvalue()
+    assert (writers[0] is threading.main_thread()) != is_regular
+
+
+class DiskFullError(OSError):
+    pass
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("is_regular", [False, True])
+def test_an_error_of_the_disk_is_raised_once_in_the_owner(
+    tmp_path, monkeypatch, small_row_groups, threads, is_regular
+):
+    written, write = [], PartsWriter.write
+
+    def fail(parts, part):
+        written.append(part)
+        if len(written) == 5:
+            raise DiskFullError
+        write(parts, part)
+
+    monkeypatch.setattr(PartsWriter, "write", fail)
+    with (tmp_path / "x.parquet").open("wb") if is_regular else io.BytesIO() as file:
+        writer = ColumnWriter(file, "parquet", headers=False, threads=threads)
+        with pytest.raises(DiskFullError):
+            for batch in batches_of_rows():
+                writer.write_batch(None, batch)
         writer.close()
-        return file.getvalue()
-
-    found = written(threads)
-    assert found == written(1)
-    assert parquet.ParquetFile(io.BytesIO(found)).metadata.num_row_groups > 15
-    assert parquet.read_table(io.BytesIO(found)).equals(pa.Table.from_batches(batches))
+    assert len(written) == 5

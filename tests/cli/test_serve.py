@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,10 +27,19 @@ import kafkastore
 from kafkastore import samples
 from kafkastore.formats.primitives.error_codes import ErrorCode
 from kafkastore.formats.requests.apis import ApiKey
-from kafkastore.server.client import DEFAULT_LIMITS, EndReason
+from kafkastore.server.client import EndReason
 
 PROGRAM = str(Path(sys.executable).with_name("kafkastore"))
 FREE = ("--listen", "127.0.0.1:0")
+#: The command, with more time for the responses under way at its end than a test may take.
+PATIENT = (sys.executable, "-c", """
+from kafkastore.server.client import ClientLimits
+*others, _ = ClientLimits.__new__.__defaults__
+ClientLimits.__new__.__defaults__ = (*others, 10_000)
+assert ClientLimits().drain == 10_000
+from kafkastore.cli.__main__ import main
+main()
+""")
 _LIBC = ctypes.CDLL(None)
 
 
@@ -43,10 +52,12 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def serving(*words: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    *words: object, program: Sequence[str] = (PROGRAM,)
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run the command; yield the process and its first line."""
     with subprocess.Popen(
-        [PROGRAM, "serve", *map(str, words)], text=True,
+        [*program, "serve", *map(str, words)], text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
@@ -65,7 +76,7 @@ def test_the_first_line_says_where_clients_connect_and_sigterm_is_its_end(logs: 
             assert client.socket.getpeername()[1] != 0
             process.send_signal(signal.SIGTERM)
             assert client.has_ended()
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=800)
         assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -80,7 +91,7 @@ def test_a_signal_that_another_thread_receives_ends_it(
         threads = {int(each.name) for each in Path(f"/proc/{process.pid}/task").iterdir()}
         other = min(threads - {process.pid})
         assert _LIBC.tgkill(process.pid, other, number) == 0
-        process.communicate(timeout=600)
+        process.communicate(timeout=800)
         assert process.returncode == code
 
 
@@ -101,7 +112,7 @@ def test_ctrl_c_ends_it_as_every_command(logs: Path) -> None:
             assert client.topic_ids()
             process.send_signal(signal.SIGINT)
             assert client.has_ended()
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=800)
         assert (process.returncode, out) == (130, "")
         assert err.startswith("kafkastore: ")
         assert err.count("\n") == 1
@@ -145,7 +156,7 @@ def test_corrupt_bytes_are_noted_once_and_old_messages_become_record_batches(
             records = [record for each in found for record in read_records(each.data)]
             assert [record[0] for record in records] == offsets
             process.send_signal(signal.SIGTERM)
-            _, err = process.communicate(timeout=600)
+            _, err = process.communicate(timeout=800)
             assert err.count("\n") == notes
             assert str(path) in err.splitlines()[0]
             assert process.returncode == bool(words)
@@ -158,7 +169,7 @@ def test_only_the_chosen_topics_are_served_and_clients_are_shown(logs: Path) -> 
         with ProtocolClient(shown["bootstrap_servers"]) as client:
             assert set(client.topic_ids()) == {"up"}
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=600)
+        _, err = process.communicate(timeout=800)
         assert err.count("\n") == 2
 
 
@@ -168,7 +179,7 @@ def test_who_a_client_says_it_is_stays_in_its_line(logs: Path) -> None:
         with ProtocolClient(address, "tests\x1b[2J 1\n2") as client:
             client.ask(ApiKey.API_VERSIONS, 3)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=600)
+        _, err = process.communicate(timeout=800)
         connected, disconnected = err.splitlines()
         assert "127.0.0.1:" in connected
         assert any(each in disconnected for each in EndReason)
@@ -188,7 +199,7 @@ def test_sighup_lists_the_directories_and_reads_files_again(logs: Path, tmp_path
             os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
             assert set(client.topic_ids()) == topics
             process.send_signal(signal.SIGHUP)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 800
             while set(client.topic_ids()) == topics:
                 assert time.monotonic() < deadline
             assert set(client.topic_ids()) == {*topics, "new"}
@@ -198,7 +209,7 @@ def test_sighup_lists_the_directories_and_reads_files_again(logs: Path, tmp_path
             assert process.stderr.readline()
             assert set(client.topic_ids()) == {*topics, "new"}
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=600)
+        process.communicate(timeout=800)
         assert process.returncode == 0
 
 
@@ -210,7 +221,7 @@ def test_a_second_sigterm_does_not_wait_for_responses(tmp_path: Path) -> None:
                 SimpleNamespace(timestamp=number, key=None, value=bytes(900_000))
             ])
     with (
-        serving(tmp_path / "logs", *FREE, "--json") as (process, line),
+        serving(tmp_path / "logs", *FREE, "--json", program=PATIENT) as (process, line),
         ProtocolClient(json.loads(line)["bootstrap_servers"]) as client,
     ):
         client.send(ApiKey.FETCH, 11, max_wait_ms=0, max_bytes=LARGEST, topics=({
@@ -221,10 +232,8 @@ def test_a_second_sigterm_does_not_wait_for_responses(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(1)
-        start = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(600) == 0
-        assert time.monotonic() - start < DEFAULT_LIMITS.drain - 1
+        assert process.wait(800) == 0
 
 
 def test_metrics_are_where_the_command_says(logs: Path) -> None:
@@ -303,6 +312,6 @@ def test_others_than_this_machine_are_warned_of(logs: Path) -> None:
     advertised = ("--advertise", "localhost:9092")
     with serving(logs, "--listen", "0.0.0.0:0", *advertised, "--json") as (process, _):
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=600)
+        _, err = process.communicate(timeout=800)
         assert "0.0.0.0:0" in err
         assert err.count("\n") == 1

@@ -35,7 +35,7 @@ def run_without(*lines: tuple[object, ...]) -> list[Ran]:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT + COMMANDS,
          json.dumps([[*map(str, line)] for line in lines])],
-        capture_output=True, text=True, timeout=600, check=False,
+        capture_output=True, text=True, timeout=800, check=False,
     )
     assert done.returncode == 0, done.stderr
     return [Ran(*json.loads(line)) for line in done.stdout.splitlines()]
@@ -140,5 +140,5 @@ def test_python_reads_without_the_extras_and_names_the_one_that_is_needed(
     sample_root: Path,
 ) -> None:
     subprocess.run(
-        [sys.executable, "-c", WITHOUT + API, str(sample_root)], check=True, timeout=600
+        [sys.executable, "-c", WITHOUT + API, str(sample_root)], check=True, timeout=800
     )

@@ -5,8 +5,7 @@ import os
 import random
 import subprocess
 import sys
-import threading
-import time
+from types import SimpleNamespace
 
 import pytest
 from models.iteration import until_error
@@ -332,6 +331,7 @@ source = random.Random(int(sys.argv[2]))
 with LogDirWriter(sys.argv[1]) as log_dir:
     config = {"segment.bytes": 2000, "index.interval.bytes": 200}
     log = log_dir.writer("t", 0, config)
+    print(flush=True)
     for step in range(400):
         action = source.randrange(20)
         start, end = log.log_start_offset, log.log_end_offset
@@ -358,14 +358,12 @@ with LogDirWriter(sys.argv[1]) as log_dir:
 @pytest.mark.usefixtures("small_reads")
 def test_readers_next_to_a_log_writer_get_true_records(tmp_path, seed):
     """In another process, whose writes fall between any two instructions of the reader."""
-    directory = tmp_path / "logs" / "t-0"
     writer = subprocess.Popen(
         [sys.executable, "-c", LOG_WRITER, tmp_path / "logs", str(seed)], stdout=subprocess.PIPE
     )
     attempts = refused = 0
     with writer:
-        while not (directory / "00000000000000000000.log").exists():
-            assert writer.poll() is None
+        assert writer.stdout.readline()
         while writer.poll() is None or not attempts:
             for what in WAYS:
                 attempts += 1
@@ -408,26 +406,31 @@ def test_nothing_is_mapped_unless_requested(root, read, monkeypatch):
     lambda log: log.to_arrow(["offset"]).read_all()["offset"].to_pylist(),
     lambda log: list(range(log.end_offset())),
 ])
-def test_a_batch_that_is_being_written_into_preallocated_space_is_not_damage(tmp_path, read):
+def test_a_batch_that_is_being_written_into_preallocated_space_is_not_damage(
+    tmp_path, read, monkeypatch
+):
     batches = in_a_row([Batch((Row(0, slot, b"k", b"v" * 100),)) for slot in range(3)])
     sound = Segment(0, tuple(batches[:2])).log
     root = Log((Segment(0, (), tail=sound + batches[2].data[:90] + bytes(9000)),)).write(tmp_path)
     path = root / "t-0" / f"{0:020}.log"
-    os.utime(path)  # a broker is writing: its modification time is now
+    # A broker is writing: the modification time is now.
+    monkeypatch.setattr(log_file, "clock", lambda: path.stat().st_mtime_ns // 1_000_000)
+    looks = []
 
-    def complete():
-        time.sleep(0.03)
-        with path.open("r+b") as file:
-            file.seek(len(sound))
-            file.write(batches[2].data)
+    def complete_at_the_second_look(_):
+        looks.append(path)
+        if len(looks) == 2:
+            with path.open("r+b") as file:
+                file.seek(len(sound))
+                file.write(batches[2].data)
 
-    thread = threading.Thread(target=complete)
-    thread.start()
+    monkeypatch.setattr(log_file, "time", SimpleNamespace(sleep=complete_at_the_second_look))
     assert read(kafkastore.open(root)["t", 0]) in ([0, 1], [0, 1, 2])
-    thread.join()
+    assert len(looks) == 2
     assert read(kafkastore.open(root)["t", 0]) == [0, 1, 2]
     with path.open("r+b") as file:  # if this persists, it is damage
         file.seek(len(sound) + 90)
         file.write(bytes(100))
     with pytest.raises(ChecksumError):
         read(kafkastore.open(root)["t", 0])
+    assert len(looks) > 2

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
+from models.watchdog import LOOKING
 
 import kafkastore
 
@@ -153,12 +154,13 @@ def test_known_answers_are_not_read_again(many, monkeypatch):
 def few_descriptors(more):
     """Allow this many more open files than are open now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(map(int, os.listdir("/dev/fd")))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + more, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with LOOKING:  # the watchdog opens files in this process too
+        highest = max(map(int, os.listdir("/dev/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + more, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("others", [0, 400])

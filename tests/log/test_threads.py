@@ -83,7 +83,7 @@ def query_in_threads(questions):
     """Return the answers of each thread; each begins with a different question."""
     questions = list(questions)
     answers = [[None] * len(questions) for _ in range(THREADS)]
-    start = threading.Barrier(THREADS, timeout=50)
+    start = threading.Barrier(THREADS, timeout=800)
 
     def query(number):
         start.wait()

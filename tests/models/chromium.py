@@ -26,7 +26,7 @@ CACHE = Path.home() / ".cache" / "kafkastore" / "chromium"
 #: Possible names of a browser on `PATH`.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core", "fontconfig-config")
-MOST_SECONDS = 20
+MOST_SECONDS = 600
 FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
 <dir>/usr/share/fonts</dir><dir>{root}/usr/share/fonts</dir><cachedir>{root}/font-cache</cachedir>
 <alias><family>sans-serif</family><prefer><family>DejaVu Sans</family></prefer></alias>

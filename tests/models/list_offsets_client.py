@@ -25,7 +25,7 @@ class ListOffsetsClient(AbstractContextManager):
     """A connection to a broker on this machine."""
 
     def __init__(self, port):
-        self._socket = socket.create_connection(("127.0.0.1", port), 60)
+        self._socket = socket.create_connection(("127.0.0.1", port), 800)
         self._correlation_id = 0
 
     def __exit__(self, *_):

@@ -20,7 +20,7 @@ class ProtocolClient(AbstractContextManager):
 
     def __init__(self, bootstrap_servers, client_id="tests"):
         host, _, port = bootstrap_servers.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), 60)
+        self.socket = socket.create_connection((host, int(port)), 800)
         self._correlation_id, self._client_id = 0, client_id
 
     def __exit__(self, *_):

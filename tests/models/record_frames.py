@@ -66,9 +66,3 @@ def write_numbered(root: Path, names: Iterable[str], count: int, value_bytes: in
                 if first + count // 4 < count:
                     writer.roll()
     return root
-
-
-def bytes_read() -> int:
-    """The bytes that this process has read by system calls."""
-    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    return int(fields["rchar"])

@@ -71,7 +71,7 @@ def read_paths() -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        _reading.remove(heard)
+        _reading[:] = [each for each in _reading if each is not heard]
 
 
 @contextmanager
@@ -82,4 +82,4 @@ def touched_paths() -> Iterator[list[Touched]]:
     try:
         yield heard
     finally:
-        _listening.remove(heard)
+        _listening[:] = [each for each in _listening if each is not heard]  # equal ones stay

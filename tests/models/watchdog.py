@@ -2,7 +2,8 @@
 
 Progress is processor time, of this process and of all that it started: a limit of time alone would
 measure what else the machine does. A thread that waits for ever uses none. The time limit is of
-pytest-timeout, which would start a thread for each of thousands of tests.
+pytest-timeout, which would start a thread for each of thousands of tests. Neither counts the time
+in which this process is stopped, or its machine sleeps.
 """
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ import faulthandler
 import os
 import sys
 import threading
-import time
+import tracemalloc
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
+from time import monotonic  # tests replace that of the module
 from typing import Any
 
 import pytest
@@ -26,6 +28,8 @@ LEAST_SHARE = 1 / 40
 WAITING = {"kafka", "soak"}
 #: Time between two looks at the time limit.
 LOOK_SECONDS = 0.5
+#: Held while the files of all processes are read; what counts this one's files or bytes holds it.
+LOOKING = threading.Lock()
 
 
 def processor_seconds(root: int) -> dict[int, float]:
@@ -52,6 +56,7 @@ class Watchdog:
 
     def __init__(self, config: pytest.Config, seconds: float) -> None:
         self.config, self.seconds = config, seconds
+        self._now = 0.0  # seconds that this process was watched
         self._watched: tuple[str, float] | None = None
         self._limited: tuple[float, pytest.Item, pytest_timeout.Settings] | None = None
         self._ended = threading.Event()
@@ -78,7 +83,7 @@ class Watchdog:
         """Take over the limit of a test from pytest-timeout, where the thread runs."""
         if sys.platform != "linux" or settings.method != "thread":
             return None
-        self._limited = time.monotonic() + settings.timeout, item, settings
+        self._limited = self._now + settings.timeout, item, settings
         return True
 
     def pytest_timeout_cancel_timer(self) -> None:
@@ -86,14 +91,23 @@ class Watchdog:
 
     def _watch(self) -> None:
         """Compare the time used since the last progress with the least of a working test."""
+        pause, woken = min(LOOK_SECONDS, self.seconds / 12), monotonic()
         watched, since, used, looked = None, 0.0, {}, 0.0
-        while not self._ended.wait(min(LOOK_SECONDS, self.seconds / 12)):
-            now, limited = time.monotonic(), self._limited
+        while not self._ended.wait(pause):
+            # After a stop, it would find that much time has passed and nothing was done.
+            before, woken = woken, monotonic()
+            self._now += min(woken - before, 2 * pause)
+            now, limited = self._now, self._limited
             if limited is not None and now > limited[0]:
                 pytest_timeout.timeout_timer(*limited[1:])
-            if now - looked < self.seconds / 12:
+            # What a look allocates would be counted as the test's.
+            is_due = now - looked >= self.seconds / 12 and not tracemalloc.is_tracing()
+            if not is_due or not LOOKING.acquire(blocking=False):
                 continue
-            looked, now_used = now, processor_seconds(os.getpid())
+            try:
+                looked, now_used = now, processor_seconds(os.getpid())
+            finally:
+                LOOKING.release()
             enough = (now - since) * LEAST_SHARE
             spent = sum(now_used.values()) - sum(used.values())
             if self._watched is not watched or now_used.keys() != used.keys() or spent > enough:

@@ -101,7 +101,7 @@ def serving(folder: Path) -> Iterator[int]:
             else:
                 raise RuntimeError(f"no HDFS: {Path(log.name).read_text()[-3000:]}")
             process.stdin.close()
-            process.wait(20)
+            process.wait(800)
         finally:
             process.kill()
 

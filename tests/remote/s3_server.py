@@ -83,7 +83,7 @@ def free_port() -> int:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 800
     while time.monotonic() < until:
         if process.poll() is not None:
             raise RuntimeError(f"{PROGRAM} ended with {process.returncode}")

@@ -121,7 +121,7 @@ def test_an_error_names_the_file_by_the_requested_path(tmp_path, looks):
 
 
 def test_files_that_changed_just_now_may_change_again_without_a_sign(tmp_path, looks, monkeypatch):
-    monkeypatch.setattr(index_trust, "SETTLED_NS", 3_000_000_000)
+    monkeypatch.setattr(index_trust, "SETTLED_NS", 10**18)
     SOUND.write(tmp_path)
     for _ in range(2):
         LogSegment(tmp_path, 0).largest_record_timestamp()

@@ -81,7 +81,8 @@ def test_a_client_that_pauses_gets_all_in_the_end(client, content, pause):
     assert client.topic_ids()
 
 
-def test_a_client_that_takes_nothing_does_not_hold_up_the_end(logs):
+def test_a_client_that_takes_nothing_does_not_hold_up_the_end(logs, monkeypatch):
+    monkeypatch.setattr(connections, "_CLOSE_SECONDS", 10_000)
     with contextlib.ExitStack() as stack:
         with serve(logs) as served:
             for _ in range(3):
@@ -89,8 +90,6 @@ def test_a_client_that_takes_nothing_does_not_hold_up_the_end(logs):
                 waiting.socket.sendall(fetch_request(0, LARGEST)[1])
             with ProtocolClient(served.bootstrap_servers) as other:
                 assert other.topic_ids()
-            start = time.monotonic()
-        assert time.monotonic() - start < 10
         assert open_files(logs) == []
 
 
@@ -101,7 +100,7 @@ def test_a_client_that_leaves_in_the_middle_leaves_no_file_open(logs, monkeypatc
             with ProtocolClient(served.bootstrap_servers) as client:
                 client.socket.sendall(fetch_request(0, LARGEST)[1])
                 client.socket.recv(100)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 800
         while open_files(logs) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert open_files(logs) == []
@@ -181,7 +180,9 @@ def test_ranges_are_found_as_far_as_they_fit(logs):
         assert ranges.find(1040, 2000, LARGEST) == (200, log.size - 200, 1050)
 
 
-def test_nothing_is_kept_of_a_file_that_changed_a_moment_ago(tmp_path):
+def test_nothing_is_kept_of_a_file_that_changed_a_moment_ago(tmp_path, monkeypatch):
+    assert verified_ranges.SETTLED_NS >= 2_000_000_000  # the resolution of some file systems
+    monkeypatch.setattr(verified_ranges, "SETTLED_NS", 10**18)
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(bytes(100))
     with LogFile(path) as log:

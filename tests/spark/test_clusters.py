@@ -29,7 +29,7 @@ from kafkastore.spark.java import find_java, java_environment
 from kafkastore.spark.shipping import ArchiveError
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-SECONDS_TO_START = 180
+SECONDS_TO_START = 800
 
 
 # ---------------------------------------------------------------- what is read

@@ -40,7 +40,7 @@ def connected(port):
 
 
 def wait_for_the_end_of(worker):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 800
     while time.monotonic() < deadline:
         try:
             os.kill(worker, 0)

@@ -81,7 +81,7 @@ def test_a_plain_session_says_which_python_has_no_kafkastore(
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=800,
     )
     assert ran.returncode == 0, ran.stderr
     errors = json.loads(ran.stdout)
@@ -107,7 +107,7 @@ def test_an_executor_without_kafkastore_says_so(other_python, golden):
         assert type(here) is type(sent)
         unpickle = f"import pickle; pickle.loads({data!r})({{}})"
         ran = subprocess.run(
-            [other_python, "-c", unpickle], capture_output=True, text=True, timeout=60
+            [other_python, "-c", unpickle], capture_output=True, text=True, timeout=800
         )
         assert ran.returncode == 1
         sentence = ran.stderr.splitlines()[-1]

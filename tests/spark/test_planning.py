@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from models.bytes_read import bytes_read
 from models.damaged_store import write_store
 from models.garbage import GARBAGE
 from models.log_directory import Log, Segment
@@ -311,17 +312,6 @@ def fifty(tmp_path_factory):
             if segment < SEGMENTS - 1:
                 writer.roll()
     return root
-
-
-def bytes_read(work):
-    """Bytes that this process read meanwhile: logs are read, never mapped."""
-    def so_far():
-        with open("/proc/self/io") as counters:
-            return int(dict(line.split(": ") for line in counters)["rchar"])
-
-    before = so_far()
-    result = work()
-    return so_far() - before, result
 
 
 def spoil_batches(log, is_spoiled):

@@ -12,9 +12,10 @@ import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from models.bytes_read import bytes_read
 from models.log_directory import Log, Segment
 from models.record_format import Batch, Row
-from models.record_frames import START, bytes_read, frame_of, write_logs, write_numbered
+from models.record_frames import START, frame_of, write_logs, write_numbered
 from models.record_strategies import NEAR_TIMESTAMPS, bounded, logs
 from models.refused import refused
 from polars.testing import assert_frame_equal
@@ -151,9 +152,7 @@ def test_a_query_reads_only_what_can_match(
     """After a minute, any record may be older: the rest of the log is read, here 100 records."""
     frame = scan(store)
     query(scan(store, "b", end_offset=1)).collect()  # imports what Polars needs
-    before = bytes_read()
-    found = query(frame).collect()
-    read = bytes_read() - before
+    read, found = bytes_read(query(frame).collect)
     assert len(found) == rows
     assert read < records * RECORD_BYTES + partitions * SEARCH_BYTES + 4_096
 

@@ -5,10 +5,11 @@ import mmap
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
+from threading import Lock
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from kafkastore.cli.cat.parquet_parts import PartsWriter
-from kafkastore.cli.output.output_file import open_columns_writer
+from kafkastore.cli.output.output_file import is_regular_file, open_columns_writer
 from kafkastore.formats.records.record_columns import BATCH_ROWS, HEADERS_COLUMN, KAFKA_COLUMNS
 from kafkastore.log.parallel.parallel_map import ParallelMap
 
@@ -79,13 +80,20 @@ class ColumnWriter:
         self._writer.close()
 
 
-class _Groups(Iterator[list["RecordBatch"]]):
+class _Group(NamedTuple):
+    """A row group and its number in the file."""
+
+    number: int
+    batches: list[RecordBatch]
+
+
+class _Groups(Iterator[_Group]):
     """Row groups that wait to be encoded; more may follow after the last one."""
 
     def __init__(self) -> None:
-        self.groups: deque[list[RecordBatch]] = deque()
+        self.groups: deque[_Group] = deque()
 
-    def __next__(self) -> list[RecordBatch]:
+    def __next__(self) -> _Group:
         if not self.groups:
             raise StopIteration
         return self.groups.popleft()
@@ -94,7 +102,9 @@ class _Groups(Iterator[list["RecordBatch"]]):
 class _RowGroups:
     """Encodes row groups in threads, as Parquet files in memory; joins them.
 
-    The owner fills them, and encodes too while enough of them wait for the other threads.
+    The owner fills them, and encodes too while enough of them wait for the other threads. A row
+    group is written by the thread that encoded it, or by one that has just written those before;
+    to a pipe by the owner, as an interrupt would wait for a thread that a slow reader stops.
     """
 
     def __init__(self, file: BinaryIO, columns: Schema, threads: int) -> None:
@@ -106,11 +116,13 @@ class _RowGroups:
         self._rows = self._bytes = 0
         self._groups = _Groups()
         self._encoded = ParallelMap(
-            self._encode, self._groups, threads, "kafkastore-parquet",
+            self._process, self._groups, threads, "kafkastore-parquet",
             owner_helps=True, idle_seconds=_IDLE_SECONDS,
         )  # fmt: skip
-        self._most_unwritten = threads + _MOST_WAITING if threads > 1 else 0
-        self._unwritten = 0
+        self._most_encoding = threads + _MOST_WAITING if threads > 1 else 0
+        self._begun = self._encoding = self._written = 0
+        self._threads_write, self._writing = is_regular_file(file), Lock()
+        self._parts_of: dict[int, tuple[Buffer, int]] = {}  # that wait for those before
         self._rooms: deque[Buffer] = deque()  # memory for encoded row groups, to be used again
 
     def write_batch(self, batch: RecordBatch) -> None:
@@ -126,25 +138,40 @@ class _RowGroups:
     def _end_group(self) -> None:
         if not self._pending:
             return
-        self._groups.groups.append(self._pending)
+        self._groups.groups.append(_Group(self._begun, self._pending))
         self._pending, self._rows, self._bytes = [], 0, 0
-        self._unwritten += 1
+        self._begun += 1
+        self._encoding += 1
         self._encoded.begin()
         self._encoded.help(leave=_MOST_WAITING)
-        self._write_down_to(self._most_unwritten)
+        self._wait_for_all_but(self._most_encoding)
 
-    def _write_down_to(self, count: int) -> None:
+    def _wait_for_all_but(self, count: int) -> None:
         """Write row groups that are encoded, and wait until only some are left."""
-        while self._unwritten > count or self._encoded.is_next_ready:
-            self._unwritten -= 1
-            part = next(self._encoded, None)
-            if part is None:  # an error was raised, and this closes what was written before
+        while self._encoding > count or self._encoded.is_next_ready:
+            self._encoding -= 1
+            try:
+                next(self._encoded)
+            except StopIteration:  # an error was raised, and this closes what was written before
                 return
-            self._write(*part)
+            self._write_encoded()
 
-    def _write(self, room: Buffer, size: int) -> None:
-        self._parts.write(memoryview(room).cast("B")[:size])
-        self._rooms.append(room)
+    def _process(self, group: _Group) -> None:
+        self._parts_of[group.number] = self._encode(group.batches)
+        if self._threads_write:
+            self._write_encoded()
+
+    def _write_encoded(self) -> None:
+        """Write the row groups whose turn it is, unless another thread does."""
+        while self._written in self._parts_of and self._writing.acquire(blocking=False):
+            try:
+                while self._written in self._parts_of:
+                    room, size = self._parts_of.pop(self._written)
+                    self._parts.write(memoryview(room).cast("B")[:size])
+                    self._rooms.append(room)
+                    self._written += 1
+            finally:
+                self._writing.release()
 
     def _encode(self, batches: list[RecordBatch]) -> tuple[Buffer, int]:
         """Return a Parquet file with one row group, or none without rows, and its size."""
@@ -178,13 +205,14 @@ class _RowGroups:
         self._end_group()
         while self._encoded.help(leave=0):
             pass
-        self._write_down_to(0)
+        self._wait_for_all_but(0)
 
     def close(self) -> None:
         """Complete the file."""
         self.settle()
         self._encoded.close()
         if self._parts.is_empty:
-            self._write(*self._encode([]))
+            self._process(_Group(0, []))
+            self._write_encoded()
         self._rooms.clear()
         self._parts.close()

@@ -54,7 +54,8 @@ def filter_rows(
         return batch.filter(keeps)
     import pyarrow as pa
 
-    return batch.filter(pa.array(keeps))
+    bits = np.packbits(keeps, bitorder="little")
+    return batch.filter(pa.Array.from_buffers(pa.bool_(), len(keeps), [None, pa.py_buffer(bits)]))
 
 
 def _buffers_of(batch: RecordBatch | RecordBuffers) -> RecordBuffers:

@@ -73,6 +73,14 @@ def _is_stream(path: Path) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
+def is_regular_file(file: BinaryIO) -> bool:
+    """Whether a file is open, and neither a pipe nor a device."""
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError:
+        return False
+
+
 @contextmanager
 def open_output(path: Path) -> Iterator[BinaryIO]:
     """Open a file that appears under its name if the block succeeds.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from contextlib import AbstractContextManager, suppress
+from io import UnsupportedOperation
 from pathlib import Path
 
 from kafkastore.cli import interrupts
@@ -118,6 +119,10 @@ class OutputPart:
     def isatty(self) -> bool:
         """Return False."""
         return False
+
+    def fileno(self) -> int:
+        """Refuse: the file has different descriptors over time, and is for one thread."""
+        raise UnsupportedOperation("fileno")
 
     def writable(self) -> bool:
         """Return True: for PyArrow."""

@@ -165,7 +165,7 @@ def ask_for_cuts(folder: Path, batch: int) -> None:
     unfinished = request.with_suffix(".part")
     unfinished.write_text(json.dumps(bounds))
     unfinished.rename(request)
-    until = time.monotonic() + 300
+    until = time.monotonic() + 800
     while request.exists() and time.monotonic() < until:
         time.sleep(0.005)
 
