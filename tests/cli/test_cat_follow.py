@@ -179,6 +179,19 @@ def test_committed_records_are_followed(run: Run, golden_case: Any) -> None:
     assert run("cat", golden_case.logs, *options, "--follow", "-c", count) == expected
 
 
+def test_following_ends_when_no_process_reads_its_output(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        append(log_dir.writer("t", 0, SEGMENTS), range(2))
+    with following(root, "--json") as process:
+        assert read_offsets(process, 2) == [(0, 0), (0, 1)]
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
 def test_following_up_to_no_record_ends_at_once(tmp_path: Path) -> None:
     with kafkastore.LogDirWriter(tmp_path / "logs") as log_dir:
         append(log_dir.writer("t", 0), range(1))
