@@ -125,6 +125,12 @@ def check_collection(name: str, value: object) -> None:
         raise ArgumentTypeError(name, "a collection", value)
 
 
+def check_callable(name: str, value: object) -> None:
+    """Refuse an optional argument that can't be called."""
+    if value is not None and not callable(value):
+        raise ArgumentTypeError(name, "callable", value)
+
+
 def check_one_dimension(name: str, dimensions: int) -> None:
     """Refuse an array with another number of dimensions."""
     if dimensions != 1:

@@ -62,7 +62,7 @@ def is_remote(int descriptor):
     return bool(is_watching and _find(descriptor) is not None)
 
 
-def check_fetched():
+cpdef check_fetched():
     """Raise the error that `have` met in this thread."""
     if is_watching:
         failure = _failures.pop(get_ident(), None)

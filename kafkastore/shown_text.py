@@ -1,6 +1,8 @@
 """Text that is shown to people: keys and values, sizes, and names from others."""
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 #: Characters of a key or value on one line, unless the user asks for all.
 SHORTENED = 60
 
@@ -52,6 +54,25 @@ def escape_control_characters(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def similar_names(
+    name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6
+) -> list[str]:
+    """Return the known names that a misspelled one may mean, most similar first.
+
+    Case is ignored, and `cutoff` is that of `difflib.get_close_matches`.
+
+    >>> similar_names("ORDRES", ["users", "orders", "Orders"], 3)
+    ['orders', 'Orders']
+    """
+    from difflib import get_close_matches  # commands without a misspelled name do not need it
+
+    by_lower_case: dict[str, list[str]] = {}
+    for each in known:
+        by_lower_case.setdefault(each.lower(), []).append(each)
+    similar = get_close_matches(name.lower(), by_lower_case, most, cutoff)
+    return [each for lower in similar for each in by_lower_case[lower]][:most]
 
 
 def format_size(size: int) -> str:

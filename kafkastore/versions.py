@@ -132,6 +132,15 @@ class BrokerRules:
         "checkpoint, like one that is recovered after an unclean shutdown.",
         False, ("3.0", True, "KAFKA-12553"),
     )
+    search_reads_first_offset: bool = _rule(
+        "A search for an offset also reads the first offset of the batch that it finds: a broker "
+        "decompresses that batch if it has an old format, and does not start if it can't.",
+        False, ("4.0", True, "KAFKA-17803"),
+    )
+    search_reads_all_first_offsets: bool = _rule(
+        "It reads those of all batches from the entry of the offset index on.",
+        False, ("4.1", True, "KAFKA-18989"),
+    )
 
     # Appends
     time_index_has_record_offset: bool = _rule(

@@ -19,7 +19,7 @@ from kafkastore.formats.indexes.entries import (
     TimestampAndOffset,
     as_targets,
 )
-from kafkastore.log.damage import OnCorrupt, SkippedBytes
+from kafkastore.log.damage import OnCorrupt, SkippedBytes, check_on_corrupt
 from kafkastore.log.record_reading import RecordOptions, read
 from kafkastore.lookup.legacy import offset_times
 from kafkastore.lookup.offsets_before import first_offsets_before
@@ -258,6 +258,7 @@ def compare_columns(
         One for each time, in the order of `timestamps`; -1 for None, and `IN_REMOTE_STORAGE`, -2,
         for an offset in remote storage.
     """
+    check_on_corrupt(on_corrupt, skipped)
     remote = RemoteOutcomes({}, {}) if remote is None else remote
     targets = as_timestamps(timestamps)
     now = clock() if now is None else now

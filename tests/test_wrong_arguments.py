@@ -1,5 +1,6 @@
 """Arguments of a wrong kind: one clear error that names the argument, wherever it is passed."""
 
+from collections import deque
 from datetime import datetime
 from types import SimpleNamespace as New
 
@@ -405,3 +406,57 @@ def test_a_time_that_is_none_is_refused_before_a_writer_begins_to_alter_anything
 def test_a_value_that_is_not_a_collection_is_refused_by_the_argument_s_name(log, value):
     with refused("columns", ArgumentTypeError):
         log.to_arrow(value)
+
+
+#: Functions that add the bytes they skip to a list.
+SKIPPING = {
+    "batches": lambda log, value: list(log.batches(skipped=value)),
+    "records": lambda log, value: list(log.records(skipped=value)),
+    "to_arrow": lambda log, value: log.to_arrow(skipped=value),
+    "latest": lambda log, value: log.latest(skipped=value),
+    "to_arrow of a store": lambda log, value: kafkastore.open(log.path).to_arrow(skipped=value),
+    "end_offset": lambda log, value: log.end_offset(skipped=value),
+    "offset_for_timestamp": lambda log, value: log.offset_for_timestamp(5, skipped=value),
+    "offsets_for_timestamps": lambda log, value: log.offsets_for_timestamps([5], skipped=value),
+    "offsets_for_times": lambda log, value: kafkastore.open(log.path).offsets_for_times(
+        {"t-0": 5}, skipped=value
+    ),
+    "list_offset": lambda log, value: log.list_offset(5, skipped=value),
+    "compare": lambda log, value: legacy.compare(log, [5], skipped=value),
+}
+
+
+@pytest.mark.parametrize("value", [(), {1}, {}, "s", 5, True])
+@pytest.mark.parametrize("name", SKIPPING)
+def test_skipped_bytes_that_can_t_be_added_are_refused_before_there_are_any(log, name, value):
+    log.offset_for_timestamp(5)  # a prepared lookup checks it too
+    with refused("skipped", ArgumentTypeError):
+        SKIPPING[name](log, value)
+
+
+@pytest.mark.parametrize("name", SKIPPING)
+def test_a_list_for_skipped_bytes_is_any_that_grows(log, name):
+    for value in ([], deque()):
+        SKIPPING[name](log, value)
+        assert not value
+
+
+def test_remote_answers_go_to_a_dict(log):
+    for value in ([], (), set(), 5):
+        with refused("remote", ArgumentTypeError):
+            log.offsets_for_timestamps([5], remote=value)
+
+
+@pytest.mark.parametrize("value", [True, 5, "print", []])
+def test_what_can_t_be_called_is_refused_before_anything_is_changed(tmp_path, value):
+    plan = kafkastore.plan_reindex(LOG.write(tmp_path / "logs"))
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "logs").rglob("*")}
+    for name in ("progress", "runner"):
+        with refused(name, ArgumentTypeError):
+            kafkastore.apply(plan, **{name: value})
+        with refused(name, ArgumentTypeError):
+            kafkastore.resume(tmp_path, **{name: value})
+    with refused("progress", ArgumentTypeError):
+        kafkastore.undo(tmp_path, progress=value)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "logs").rglob("*")} == before
+    assert [*tmp_path.iterdir()] == [tmp_path / "logs"]

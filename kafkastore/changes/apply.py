@@ -31,7 +31,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkastore.arguments import check_kind, thread_count
+from kafkastore.arguments import check_callable, check_kind, thread_count
 from kafkastore.changes.areas import each_journal
 from kafkastore.changes.change_file import change_file
 from kafkastore.changes.directory_lock import DirectoryLock, locked_directory
@@ -106,6 +106,8 @@ def apply(
     """
     check_kind("plan", plan, Plan)
     threads = thread_count(threads)
+    check_callable("runner", runner)
+    check_callable("progress", progress)
     area = area_of(plan, undo_dir)
     if not plan.changes:
         return Journal(area, plan, "applied")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 
-from kafkastore.arguments import thread_count
+from kafkastore.arguments import check_callable, thread_count
 from kafkastore.changes.apply import resume_applying
 from kafkastore.changes.journal import Journal, open_trusted
 from kafkastore.changes.undo import undo
@@ -47,6 +47,8 @@ def resume(
         As in `apply` and `undo`.
     """
     threads = thread_count(threads)
+    check_callable("runner", runner)
+    check_callable("progress", progress)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
     journal = open_trusted(journal, root, trust_area=trust_area)

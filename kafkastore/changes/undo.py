@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kafkastore.arguments import thread_count
+from kafkastore.arguments import check_callable, thread_count
 from kafkastore.changes import AREA_MARK, list_areas
 from kafkastore.changes.copy_file import discard, second_name
 from kafkastore.changes.directory_lock import locked_directory
@@ -80,6 +80,7 @@ def undo(
         nothing has been changed.
     """
     threads = thread_count(threads)
+    check_callable("progress", progress)
     if isinstance(journal, Journal) and not journal.plan.changes:
         return journal
     journal = open_trusted(journal, root, trust_area=trust_area)

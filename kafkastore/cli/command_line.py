@@ -21,6 +21,7 @@ from kafkastore.cli.output.failures import (
     print_problem,
 )
 from kafkastore.errors import KafkaStoreError
+from kafkastore.shown_text import similar_names
 
 #: The exit code that a shell reports for a program that SIGPIPE ended, such as `cat` in ``cat file
 #: | head``.
@@ -98,9 +99,7 @@ class CommandLine(click.Group):
                 context.exit()
             args = [args[1], "--help"]
         if args[0] not in self._purposes and not context.resilient_parsing:
-            import difflib
-
-            alike = difflib.get_close_matches(args[0], self._purposes, n=1)
+            alike = similar_names(args[0], self._purposes)
             hint = f", did you mean {alike[0]}?" if alike else ""
             if not alike and os.path.exists(args[0]):
                 hint = f"; name one before the path, such as {context.command_path} ls {args[0]}"

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -58,8 +59,9 @@ def read_records(
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     on_corrupt: OnCorrupt = "raise",
     skipped: list[SkippedBytes] | None = None,
+    most_batches: int | None = None,
 ) -> Iterator[Record]:
-    """Read records one by one; see `PartitionLog.records`."""
+    """Read records one by one, of so many batches; see `PartitionLog.records`."""
     start, end = view.bounds(start_offset, end_offset)
     most_bytes = whole_number("max_decompressed_bytes", max_decompressed_bytes, 0)
     damage = CorruptionHandler(on_corrupt, skipped)
@@ -73,7 +75,7 @@ def read_records(
         end, broken = min(end, last_stable_offset), broken if end > last_stable_offset else None
     decodes = on_corrupt == "raise"
     batches = read_batches(view, start, end, verify=verify, decodes=decodes, damage=damage)
-    for segment, batch, smallest_offset in batches:
+    for segment, batch, smallest_offset in islice(batches, most_batches):
         if batch.is_control and not include_control:
             continue
         if aborted is not None and aborted.of(batch.header)[0]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from kafkastore.arguments import check_choice
-from kafkastore.errors import CorruptionError
+from kafkastore.errors import ArgumentTypeError, CorruptionError
 from kafkastore.segment.log_file import LogFile
 from kafkastore.segment.log_segment import LogSegment
 from kafkastore.segment.salvage import largest_offset, next_batch
@@ -77,8 +77,13 @@ class SkippedBytesWarning(UserWarning):
         return str(self.skipped)
 
 
-def check_on_corrupt(on_corrupt: str) -> OnCorrupt:
-    """Return a known choice of `on_corrupt`, or raise `ArgumentValueError`."""
+def check_on_corrupt(on_corrupt: str, skipped: object = None) -> OnCorrupt:
+    """Return a known choice of `on_corrupt`; also refuse a `skipped` that can't grow.
+
+    A tuple would otherwise fail at the first corrupt bytes only.
+    """
+    if skipped is not None and not callable(getattr(skipped, "append", None)):
+        raise ArgumentTypeError("skipped", "a list", skipped)
     return check_choice("on_corrupt", on_corrupt, _CHOICES)
 
 
@@ -92,7 +97,7 @@ class CorruptionHandler:
     def __init__(
         self, on_corrupt: OnCorrupt = "raise", skipped: list[SkippedBytes] | None = None
     ) -> None:
-        self.on_corrupt = check_on_corrupt(on_corrupt)
+        self.on_corrupt = check_on_corrupt(on_corrupt, skipped)
         self.stopped_at: int | None = None
         self.has_skipped = False
         self._warns = skipped is None

@@ -93,7 +93,7 @@ class RecordOptions:
         for name in _TIMESTAMPS:
             if (time := getattr(self, name)) is not None:
                 object.__setattr__(self, name, timestamp_ms(name, time))
-        check_on_corrupt(self.on_corrupt)
+        check_on_corrupt(self.on_corrupt, self.skipped)
         reads_committed(self.isolation)
         check_indexes(self.indexes)
         if self.columns is not None:

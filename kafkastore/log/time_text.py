@@ -4,17 +4,19 @@ from __future__ import annotations
 from datetime import UTC, tzinfo
 
 from kafkastore.clock import EPOCH, MILLISECOND
+from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 
 
 def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
     """Format a timestamp in ms since 1970 as ISO 8601, by default in UTC.
 
-    A negative number or None is ``-``; a number beyond the calendar is printed in ``ms``.
+    None and -1, Kafka's number for no timestamp, are ``-``. A number outside the years 1 to 9999 is
+    printed in ``ms``.
 
-    >>> format_time(1500000000123)
-    '2017-07-14T02:40:00.123Z'
+    >>> format_time(1500000000123), format_time(-2)
+    ('2017-07-14T02:40:00.123Z', '1969-12-31T23:59:59.998Z')
     """
-    if timestamp is None or timestamp < 0:
+    if timestamp is None or timestamp == NO_TIMESTAMP:
         return "-"
     try:
         moment = (EPOCH + timestamp * MILLISECOND).astimezone(zone or UTC)
@@ -25,6 +27,5 @@ def format_time(timestamp: int | None, zone: tzinfo | None = None) -> str:
 
 
 def time_in_text(timestamp: int | None) -> str:
-    """Format a timestamp as `format_time`; a negative number is printed in ``ms``."""
-    is_negative = timestamp is not None and timestamp < 0
-    return f"{timestamp} ms" if is_negative else format_time(timestamp)
+    """Format a timestamp as `format_time`; -1 is printed in ``ms``."""
+    return f"{timestamp} ms" if timestamp == NO_TIMESTAMP else format_time(timestamp)

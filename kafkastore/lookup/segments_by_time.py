@@ -147,7 +147,7 @@ class SegmentsByTime:
         number = bisect_left(reached, target_timestamp)
         # Fast path without a call. Another thread may have read the segment's time just now.
         if number == len(reached) or not target_timestamp <= reached[number] < _NOT_ASKED:
-            number = self.number_for(target_timestamp)
+            number = self._number_from(number, target_timestamp)
             if number < 0:
                 return None
         if trace is None:
@@ -159,10 +159,9 @@ class SegmentsByTime:
             found = self._find_after(number, target_timestamp, trace)
         return found if found is not None and found.offset < self.end_offset else None
 
-    def number_for(self, target_timestamp: int) -> int:
-        """Return the number of the first segment to search for a time, or -1."""
+    def _number_from(self, number: int, target_timestamp: int) -> int:
+        """Return the number of the first segment from one on to search for a time, or -1."""
         reached = self._reached
-        number = bisect_left(reached, target_timestamp)
         while number < len(reached):
             if reached[number] == _NOT_ASKED:
                 self._ask(number)

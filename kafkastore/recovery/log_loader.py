@@ -40,6 +40,7 @@ from kafkastore.formats.state.file_names import (
 from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.recovery.directory_files import DirectoryFiles
 from kafkastore.recovery.loaded_segment import LoadedSegment
+from kafkastore.recovery.offset_search import check_search
 from kafkastore.recovery.producer_recovery import (
     ProducerRecovery,
     delete_snapshot,
@@ -146,6 +147,8 @@ class LogLoader:
             with suppress(CorruptionError):
                 if log.search_for_offset(last.offset, begin.position) is None:
                     return segment.base_offset
+            if self.rules.search_reads_first_offset:
+                check_search(log, last.offset, max(begin.position, 0), self.rules)
             is_batch = begins_batch(log, begin.position, segment.base_offset)
             position = begin.position if is_batch else 0
             with suppress(CorruptionError):

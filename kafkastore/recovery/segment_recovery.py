@@ -5,7 +5,8 @@ Source: Kafka 2.4.0 ``Log.recoverSegment``, ``splitOverflowedSegment``; 3.9.0 ``
 
 from __future__ import annotations
 
-from kafkastore.errors import OffsetOverflowError, OutOfOrderAppendError
+from kafkastore.errors import CorruptIndexError, OffsetOverflowError, OutOfOrderAppendError
+from kafkastore.formats.indexes.index_format import offset_index
 from kafkastore.formats.state.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -17,6 +18,7 @@ from kafkastore.formats.state.leader_epochs import LeaderEpochs
 from kafkastore.formats.state.producer_state import ProducerState
 from kafkastore.recovery.directory_files import DirectoryFiles
 from kafkastore.recovery.loaded_segment import CutKind, LoadedSegment
+from kafkastore.recovery.offset_search import check_search
 from kafkastore.recovery.producer_recovery import ProducerRecovery, delete_snapshot
 from kafkastore.recovery.segment_split import (
     LARGEST_RELATIVE_OFFSET,
@@ -142,13 +144,26 @@ class SegmentRecovery:
 
     def replay(self, state: ProducerState, base_offset: int, start_offset: int) -> None:
         """Apply a segment to the producers' state, from the batch with `start_offset` on."""
-        end = 0
-        with self.segments[base_offset].open_log() as log:
+        end, segment = 0, self.segments[base_offset]
+        with segment.open_log() as log:
+            if self.rules.search_reads_first_offset:
+                self._check_search(segment, log, start_offset)
             for run in batch_runs(log, frames_negative_magic=True):
                 replay_run(state, run, run.headers["last_offset"] >= start_offset)
                 end = run.end_position
             log.check_length(end)
         self._check_loadable(state)
+
+    def _check_search(self, segment: LoadedSegment, log: LogFile, target_offset: int) -> None:
+        """Search a segment for an offset, from the floor entry of its offset index on."""
+        data = self.files.read(segment.name(OFFSET_INDEX_SUFFIX), CorruptIndexError) or b""
+        floor = offset_index.lookup(
+            data,
+            segment.base_offset,
+            target_offset,
+            warm_section=self.rules.indexes_have_warm_section,
+        )
+        check_search(log, target_offset, max(floor.position, 0), self.rules)
 
     def _rebuild(
         self, segment: LoadedSegment, log: LogFile, *, finds_epochs: bool

@@ -183,7 +183,11 @@ def _append(
 
 
 def batch_runs(
-    log: LogFile, *, verify_crc: bool = False, frames_negative_magic: bool = False
+    log: LogFile,
+    *,
+    position: int = 0,
+    verify_crc: bool = False,
+    frames_negative_magic: bool = False,
 ) -> Iterator[BatchRun]:
     """Yield batches as a broker frames them: a magic above 2 counts as 2.
 
@@ -192,7 +196,7 @@ def batch_runs(
 
     Source: Kafka 2.4.0 ``FileLogInputStream.nextBatch``, ``LegacyRecord.headerSize``.
     """
-    position, first_read = 0, LARGEST_READ
+    first_read = LARGEST_READ
     while True:
         try:
             yield from log.runs(position, verify_crc=verify_crc, first_read=first_read)

@@ -34,7 +34,7 @@ from kafkastore.formats.indexes.index_format cimport (
 from kafkastore.formats.primitives.named_pair cimport new_named_pair
 from kafkastore.formats.records.record_cursor cimport is_wrapper
 from kafkastore.formats.indexes.slot_search cimport search_slots, slots_before_padding
-from kafkastore.reads cimport is_remote_file
+from kafkastore.reads cimport check_fetched, is_remote_file
 from kafkastore.segment.log_window cimport (
     IS_FOUND,
     IS_NO_BATCH,
@@ -47,7 +47,6 @@ from kafkastore.segment.log_window cimport (
 )
 
 from kafkastore.formats.indexes.entries import TimestampOffset
-from kafkastore.reads import check_fetched
 
 
 cdef extern from *:

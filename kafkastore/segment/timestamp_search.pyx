@@ -47,7 +47,7 @@ from kafkastore.formats.records.record_cursor cimport (
     open_cursor,
 )
 from kafkastore.formats.indexes.slot_search cimport SlotTrace, search_slots
-from kafkastore.reads cimport is_watching
+from kafkastore.reads cimport check_fetched
 from kafkastore.segment.log_window cimport (
     IS_BROKEN_RECORDS,
     IS_COMPRESSED,
@@ -80,7 +80,6 @@ from kafkastore.formats.indexes.entries import (
     TimestampAndOffset,
     TimestampOffset,
 )
-from kafkastore.reads import check_fetched
 from kafkastore.segment import open_file_limit
 
 
@@ -486,8 +485,7 @@ cdef class SegmentSearch:
             log = free_one._begin(search, free_one._first_read)
             with nogil:
                 outcome = free_one._advance(search)
-            if is_watching:  # cheaper than the call
-                check_fetched()
+            check_fetched()
             while outcome >= IS_WRAPPER:
                 outcome = free_one._decide(log, search, outcome)
                 if outcome >= IS_WRAPPER:

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -32,6 +31,7 @@ from kafkastore.log.isolation import Isolation
 from kafkastore.log.log_dir import MARKS, LogDir, SkippedKind
 from kafkastore.paths import is_remote, open_path, to_path
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, Indexes
+from kafkastore.shown_text import similar_names
 from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.topic_logs import TopicLogs, Topics
@@ -372,7 +372,10 @@ class LogStore(ArrowExport):
         if topics is None:
             return self.chosen(partitions)
         if partitions is not None:
-            raise ArgumentValueError("partitions", "None if topics are named", partitions)
+            each = f"{topics if isinstance(topics, str) else 'orders'}-0"
+            raise ArgumentValueError(
+                "partitions", f"named without topics, as in partitions=[{each!r}]", partitions
+            )
         named = [topics] if isinstance(topics, str) else topics
         check_collection("topics", named)
         topics_here = self.topics
@@ -616,7 +619,7 @@ def _hint_at_path(path: Path) -> str:
         missing = next(each for each in (*reversed(path.parents), path) if not each.exists())
         names = sorted(each.name for each in missing.parent.iterdir() if each.is_dir())
         partitions = [name for name in names if name.rpartition("-")[0] == missing.name]
-        close = partitions or get_close_matches(missing.name, names, n=1)
+        close = partitions or similar_names(missing.name, names)
         if close and (meant := missing.parent / close[0] / path.relative_to(missing)).is_dir():
             return f"; did you mean {meant}?"
     return ""

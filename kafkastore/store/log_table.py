@@ -152,7 +152,7 @@ def table_of_partitions(
     **options: Unpack[ArrowArguments],
 ) -> LogTable:
     """Return the table of some partitions of a store; see `LogStore.to_arrow`."""
-    _check_names("to_arrow", options, ArrowArguments)
+    check_names("to_arrow", options, ArrowArguments)
     logs_of(chosen)  # raises an error now if one is missing or duplicate
     topics = tuple(sorted({each.topic for each in chosen})) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
@@ -169,7 +169,7 @@ def latest_of_partitions(
     **options: Unpack[LatestArguments],
 ) -> LogTable:
     """Return the last records of some partitions of a topic; see `TopicLogs.latest`."""
-    _check_names("latest", options, LatestArguments)
+    check_names("latest", options, LatestArguments)
     logs_of(chosen)  # raises an error now if one is missing or duplicate
     topics = tuple({each.topic for each in chosen}) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
@@ -179,8 +179,8 @@ def latest_of_partitions(
     )
 
 
-def _check_names(method: str, options: Mapping[str, Any], known: type) -> None:
-    """Refuse options that are not among the arguments of a method, as Python does."""
+def check_names(function: str, options: Mapping[str, Any], known: type) -> None:
+    """Refuse options that are not among the arguments of a function, as Python does."""
     for name in options:
         if name not in known.__annotations__:
-            raise TypeError(f"{method}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

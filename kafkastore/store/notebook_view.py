@@ -1,7 +1,7 @@
 """HTML for notebooks: ranges, sizes and ten records of a store, a topic or a log.
 
-It is made of directory listings, indexes, the last batches of the shown logs and the first records
-of one, whatever the sizes of the logs. What can't be read is shown as its error.
+It is made of directory listings, indexes, and the last and the first batches of the shown logs,
+whatever the sizes of the logs. What can't be read is shown as its error.
 """
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from kafkastore.shown_text import (
 MOST_ROWS = 20
 #: Records of the preview.
 SHOWN_RECORDS = 10
+#: The preview looks for them in so many batches: compaction leaves empty ones, thousands in a row.
+MOST_BATCHES = 1000
 #: A batch of the preview that needs more memory is shown as an error.
 _LARGEST_BATCH_BYTES = 16 << 20
 #: The end of a larger segment is not searched without an index: every header would be read.
@@ -144,7 +146,7 @@ def _preview(
             problems.append(error)
         if rows:
             return _table(_RECORD_COLUMNS, rows, len(rows))
-    return "<p>no records</p>"
+    return f"<p>no records in the first {MOST_BATCHES:,} batches</p>"
 
 
 def _first_records(log: LogView) -> Iterator[Record]:
@@ -152,7 +154,9 @@ def _first_records(log: LogView) -> Iterator[Record]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnknownLogStartWarning)
         start = log.log_start_offset
-    records = read_records(log, start, max_decompressed_bytes=_LARGEST_BATCH_BYTES)
+    records = read_records(
+        log, start, max_decompressed_bytes=_LARGEST_BATCH_BYTES, most_batches=MOST_BATCHES
+    )
     return islice(records, SHOWN_RECORDS)
 
 

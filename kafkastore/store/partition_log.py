@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from kafkastore.arguments import thread_count, timestamp_ms, timestamps_ms
+from kafkastore.arguments import check_kind, thread_count, timestamp_ms, timestamps_ms
 from kafkastore.caching import cached_until_refresh
 from kafkastore.errors import InRemoteSegmentError, SegmentGoneError
 from kafkastore.formats.indexes.entries import TimestampAndOffset
@@ -518,7 +518,7 @@ class PartitionLog(LogView, ArrowExport):
         if type(target_timestamp) is not int:  # cheaper than a call
             target_timestamp = timestamp_ms("target_timestamp", target_timestamp)
         choice = (rules, isolation, untimed, indexes, False)  # equal to a `LookupChoice`, cheaper
-        if on_corrupt == "raise":
+        if on_corrupt == "raise" and skipped is None:
             lookup: Lookup | None = self.facts.get(choice)
             if lookup is not None:
                 try:
@@ -528,9 +528,8 @@ class PartitionLog(LogView, ArrowExport):
         from kafkastore.lookup.prepared import find_offset  # many commands look nothing up
         from kafkastore.lookup.rules import LookupChoice
 
-        return find_offset(
-            self, target_timestamp, LookupChoice(*choice), check_on_corrupt(on_corrupt), skipped
-        )
+        on_corrupt = check_on_corrupt(on_corrupt, skipped)
+        return find_offset(self, target_timestamp, LookupChoice(*choice), on_corrupt, skipped)
 
     def offsets_for_timestamps(
         self,
@@ -575,13 +574,15 @@ class PartitionLog(LogView, ArrowExport):
         from kafkastore.lookup.prepared import find_offsets
         from kafkastore.lookup.rules import LookupChoice
 
+        if remote is not None:
+            check_kind("remote", remote, dict)
         target_timestamps = timestamps_ms("target_timestamps", target_timestamps)
         choice = LookupChoice(rules, isolation, untimed, indexes)
         return find_offsets(
             self,
             target_timestamps,
             choice,
-            check_on_corrupt(on_corrupt),
+            check_on_corrupt(on_corrupt, skipped),
             skipped,
             remote,
             thread_count(threads),
@@ -697,7 +698,7 @@ class PartitionLog(LogView, ArrowExport):
             request_version,
             message_format_version,
             current_leader_epoch,
-            check_on_corrupt(on_corrupt),
+            check_on_corrupt(on_corrupt, skipped),
             skipped,
         )
         return self.retry_if_changed(lambda: list_offset(self, timestamp, query))

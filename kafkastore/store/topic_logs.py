@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from kafkastore.arguments import check_collection, whole_number
+from kafkastore.arguments import whole_number
 from kafkastore.errors import ArgumentTypeError, UnknownTopicError
 from kafkastore.formats.records.record_batch import Record
 from kafkastore.formats.state.file_names import TopicPartition
+from kafkastore.shown_text import similar_names
 from kafkastore.store.arrow_export import ArrowExport
 from kafkastore.store.partition_log import PartitionLog
 
@@ -258,8 +258,10 @@ class TopicLogs(ArrowExport):
         """Return the partitions of these numbers, sorted; None: all."""
         if partitions is None:
             return self.topic_partitions
-        check_collection("partitions", partitions)
-        numbers = sorted({whole_number("partitions", each) for each in partitions})
+        try:
+            numbers = sorted({whole_number("partitions", each) for each in partitions})
+        except TypeError:
+            raise ArgumentTypeError("partitions", "numbers such as [0, 3]", partitions) from None
         return [TopicPartition(self.name, each) for each in numbers]
 
 
@@ -295,7 +297,7 @@ class Topics(Mapping[str, TopicLogs]):
         try:
             return TopicLogs(self._store, name, tuple(self._partitions[name]))
         except (KeyError, TypeError):
-            near = get_close_matches(str(name), self._partitions, 3)
+            near = similar_names(str(name), self._partitions, 3)
             others = () if near else tuple(islice(self._partitions, 3))
             raise UnknownTopicError(name, near, self._store.paths, others) from None
 

@@ -10,12 +10,12 @@ import operator
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from kafkastore.arguments import INT32_MAX, INT64_MAX
 from kafkastore.errors import InvalidConfigError
 from kafkastore.log.remote_log import RemoteStorage
 from kafkastore.segment.recovery import INDEX_INTERVAL_BYTES
+from kafkastore.shown_text import similar_names
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -324,6 +324,6 @@ def _invalid(name: str, value: object, wanted: str) -> InvalidConfigError:
 def _unknown(option: object) -> InvalidConfigError:
     """Build the error for an option that Kafka does not have."""
     names = [name.replace("_", ".") for name in _FIELDS]
-    near = get_close_matches(str(option), names, n=1, cutoff=0.9)
+    near = similar_names(str(option), names, cutoff=0.9)
     hint = f"; did you mean {near[0]}?" if near else ""
     return InvalidConfigError(str(option), f"is not a topic configuration of Kafka{hint}")

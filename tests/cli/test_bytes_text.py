@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkastore.cli.output.bytes_text import json_bytes
 from kafkastore.cli.output.json_lines import json_line
-from kafkastore.shown_text import format_bytes
+from kafkastore.shown_text import format_bytes, similar_names
 
 
 @given(st.binary(max_size=400) | st.text().map(str.encode), st.none() | st.integers(2, 70))
@@ -29,6 +29,14 @@ def test_long_values_are_shortened_between_characters() -> None:
     assert format_bytes("ж".encode() * 100, 10) == "ж" * 9 + "… (200 bytes)"
     assert format_bytes(b"\x00" * 100, 10) == "0x0000000… (100 bytes)"
     assert format_bytes(b"x" * 10, 10) == "x" * 10
+
+
+def test_similar_names_ignore_case_and_are_those_that_exist() -> None:
+    known = ["orders", "ORDERS", "payments", "Border"]
+    assert similar_names("Orders", known, 2) == ["orders", "ORDERS"]
+    assert similar_names("Orders", known, 3) == ["orders", "ORDERS", "Border"]
+    assert similar_names("BORDER", known) == ["Border"]
+    assert similar_names("xyz", known, 3) == []
 
 
 @given(st.binary() | st.text().map(str.encode) | st.none())

@@ -19,6 +19,8 @@ import pytest
 from cli.running import Ran, Run, assert_one_sentence
 from hypothesis import given
 from hypothesis import strategies as st
+from models.log_directory import Log, Segment
+from models.record_format import Batch, Row
 from models.record_strategies import bounded, logs
 
 import kafkastore
@@ -433,6 +435,25 @@ def test_times_after_the_year_9999_are_undated(
     assert run("cat", root, "-o", out / f"{{date}}.{form}", *zone).code == 0
     date = "9999-12-31" if zone else "9999-12-30"
     assert {path.name for path in out.iterdir()} == {f"{date}.{form}", f"undated.{form}"}
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_times_before_1970_have_their_dates_and_minus_1_has_none(
+    run: Run, tmp_path: Path, form: str
+) -> None:
+    first = -62_135_596_800_000  # the first ms of the year 1
+    rows = [Row(at, time) for at, time in enumerate([-1, -2, -DAY, -DAY - 1, first, first - 1])]
+    root = Log((Segment(0, tuple(Batch((row,)) for row in rows)),)).write(tmp_path / "logs")
+    out = tmp_path / "out"
+    assert run("cat", root, "-o", out / f"{{date}}.{form}").code == 0
+    assert {path.stem for path in out.iterdir()} == {
+        "1969-12-31", "1969-12-30", "0001-01-01", "undated"
+    }  # fmt: skip
+    times = [line.split("\t")[2] for line in run("cat", root, "--format", "text").out.splitlines()]
+    assert times == [
+        "-", "1969-12-31T23:59:59.998Z", "1969-12-31T00:00:00.000Z", "1969-12-30T23:59:59.999Z",
+        "0001-01-01T00:00:00.000Z", f"{first - 1} ms",
+    ]  # fmt: skip
 
 
 def test_columns_are_divided_too(

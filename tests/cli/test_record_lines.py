@@ -50,8 +50,9 @@ HOSTILE = st.lists(
 OPTIONAL = st.none() | HOSTILE
 TIMESTAMPS = st.sampled_from(
     [-1, 0, -2, 999, NOW, 951_782_399_999, 951_782_400_000, 4_107_542_399_999, 253_402_300_799_999,
-     253_402_300_800_000, 2**63 - 1, -(2**63), 68_169_600_000]
-) | st.integers(0, 253_402_300_799_999)  # fmt: skip
+     253_402_300_800_000, 2**63 - 1, -(2**63), 68_169_600_000, -86_400_000, -86_400_001,
+     -62_135_596_800_000, -62_135_596_800_001]
+) | st.integers(-62_135_596_800_000, 253_402_300_799_999)  # fmt: skip
 NAMES = HOSTILE.map(lambda name: name.decode("utf-8", "surrogateescape"))
 RECORDS = st.builds(
     Record,

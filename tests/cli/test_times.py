@@ -107,8 +107,17 @@ def test_times_are_shown_in_the_chosen_time_zone() -> None:
 
 
 def test_missing_times_are_shown_as_a_dash_and_times_beyond_the_calendar_as_a_number() -> None:
-    assert format_time(None) == format_time(-1) == format_time(-(1 << 63)) == "-"
-    assert format_time((1 << 63) - 1) == "9223372036854775807 ms"
+    for zone in (None, BERLIN):
+        assert format_time(None, zone) == format_time(-1, zone) == "-"
+        assert format_time((1 << 63) - 1, zone) == "9223372036854775807 ms"
+        assert format_time(-(1 << 63), zone) == "-9223372036854775808 ms"
+    assert format_time(-62_135_596_800_001) == "-62135596800001 ms"
+
+
+def test_times_before_1970_are_times() -> None:
+    assert format_time(-2) == "1969-12-31T23:59:59.998Z"
+    assert format_time(-2, BERLIN) == "1970-01-01T00:59:59.998+01:00"
+    assert format_time(-62_135_596_800_000) == "0001-01-01T00:00:00.000Z"
 
 
 @given(st.integers(0, int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)))

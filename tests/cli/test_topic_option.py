@@ -111,6 +111,14 @@ def test_a_pattern_without_a_match_is_one_sentence(run: Run, sample_root: Path) 
     assert_one_sentence(run("cluster", sample_root, "--topic", "upp"), "did you mean up?")
 
 
+@pytest.mark.parametrize("name", ["up-compressed", "up-0"])
+def test_a_name_in_other_case_gets_the_name_that_is_meant(
+    run: Run, sample_root: Path, name: str
+) -> None:
+    ran = run("cat", sample_root, "--topic", name.upper())
+    assert_one_sentence(ran, f"no topic {name.upper()} in", f"did you mean {name}?")
+
+
 def test_python_takes_patterns_where_it_takes_topics(sample_root: Path) -> None:
     store = kafkastore.open(sample_root)
     chosen = store.chosen_of(["up-*"], None)

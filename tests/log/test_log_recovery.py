@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from models import log_recovery, record_reader
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row, marker
+from models.record_format import LZ4, Batch, Row, marker
 from models.record_strategies import bounded
 from models.recovered_directory import epochs_of, files_after, snapshots_of
 
@@ -558,3 +558,46 @@ def test_any_corrupt_log_ends_where_the_model_ends_it(
 def test_the_model_reads_the_batches_of_these_tests():
     found = log_recovery.sound_batches(b"".join(batch.data for batch in THIRTY))
     assert [batch.base_offset for batch in found] == list(range(30))
+
+
+#: By the place of a wrapper that can't be decompressed among three, from offset 0: the versions
+#: that start if the log starts at offset 0, and at the last wrapper.
+READ_WRAPPERS = {0: (["3.9"], ["3.9", "4.0"]), 1: (["3.9", "4.0", "4.1"], ["3.9", "4.0"]),
+                 2: (["3.9", "4.0", "4.1"], ["3.9"])}
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("broken", READ_WRAPPERS)
+@pytest.mark.parametrize("version", ["3.9", "4.0", "4.1"])
+def test_the_search_for_the_first_batch_to_replay_decompresses_wrappers(
+    written, version, magic, broken
+):
+    batches = [
+        Batch(tuple(Row(2 * slot + n, 5, b"k", b"v") for n in range(2)), magic=magic, codec=1)
+        for slot in range(3)
+    ]
+    log = written(
+        Log((Segment(0, tuple(batches)), Segment(6, (Batch((Row(6, 5),)),))), recovery_point=6)
+    )
+    for options in ({}, {"log_start_offset": 5}):
+        assert recover(log, version, **options).log_end_offset == 7
+    path = log.path / name(0, ".log")
+    data = bytearray(path.read_bytes())
+    position = sum(len(each.data) for each in batches[:broken])
+    data[position + len(batches[broken].data) - 12] ^= 0xFF  # among the compressed bytes
+    path.write_bytes(data)
+    for options, starts in zip(({}, {"log_start_offset": 5}), READ_WRAPPERS[broken], strict=True):
+        if version in starts:
+            assert recover(log, version, **options).log_end_offset == 7
+            continue
+        with pytest.raises(CorruptBatchError) as caught:
+            recover(log, version, **options)
+        assert (caught.value.path, caught.value.position) == (path, position)
+
+
+def test_a_wrapper_larger_than_the_limit_stops_no_broker(written):
+    large = Batch((Row(0, 5, b"k", bytes(256 << 20)),), magic=1, codec=LZ4)
+    log = written(
+        Log((Segment(0, (large,)), Segment(6, (Batch((Row(6, 5),)),))), recovery_point=6)
+    )
+    assert recover(log, "4.1").log_end_offset == 7

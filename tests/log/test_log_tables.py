@@ -74,7 +74,13 @@ def test_a_topic_has_its_logs_and_their_bounds(store: LogStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest", "others"), [("order", ["orders"], ()), ("zzz", [], ("a", "a-b", "orders"))]
+    ("name", "nearest", "others"),
+    [
+        ("order", ["orders"], ()),
+        ("ORDERS", ["orders"], ()),
+        ("A", ["a"], ()),
+        ("zzz", [], ("a", "a-b", "orders")),
+    ],
 )
 def test_an_unknown_topic_is_refused_with_similar_names_or_else_some(
     store: LogStore, name: str, nearest: list[str], others: tuple[str, ...]
@@ -210,12 +216,14 @@ def test_an_unknown_choice_is_refused_before_anything_is_read(store: LogStore, n
 
 
 def test_topics_and_partitions_exclude_each_other(store: LogStore) -> None:
-    with refused("partitions"):
-        store.to_arrow("a", partitions=["a-0"])
+    for topics in ("a", ["a", "orders"]):
+        with refused("partitions"):
+            store.to_arrow(topics, partitions=[0])
     with pytest.raises(KeyError):
         store.to_arrow(partitions=["a-2"])
-    with refused("partitions", ArgumentTypeError):
-        store.topic("a").to_arrow(partitions="0")  # type: ignore[arg-type]
+    for wrong in ("0", 0, ["a-0"], [("a", 0)], [0, 1.0], [True]):
+        with refused("partitions", ArgumentTypeError):
+            store.topic("a").to_arrow(partitions=wrong)  # type: ignore[arg-type]
 
 
 def test_a_duplicate_partition_is_refused_before_anything_is_read(tmp_path: Path) -> None:

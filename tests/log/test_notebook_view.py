@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from models.log_directory import Log, Segment
-from models.record_format import Batch, Row
+from models.record_format import Batch, Row, emptied
 
 import kafkastore
+from kafkastore.store.notebook_view import MOST_BATCHES
 
 SCRIPT = b"<script>alert('x')</script>\x1b[2J\"&$\\alpha$ \xe2\x80\xae"
 
@@ -108,6 +109,20 @@ def test_records_and_names_are_text_for_the_browser(tmp_path):
 def test_text_that_is_printable_is_shown_as_it_is(tmp_path):
     log_of(b"<script>alert(1)</script>").write(tmp_path / "logs")
     assert shown(kafkastore.open(tmp_path / "logs")).rows[-1][4] == "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize("count", [MOST_BATCHES - 1, MOST_BATCHES, 2 * MOST_BATCHES])
+def test_after_so_many_empty_batches_records_are_not_looked_for(tmp_path, count):
+    empty = [emptied(n, n, 1000) for n in range(count)]
+    for name, last in (("t-0", []), ("t-1", [Batch((Row(count, 1000, None, b"last"),))])):
+        Log((Segment(0, (*empty, *last)),)).write(tmp_path / "logs", name)
+    found = shown(kafkastore.open(tmp_path / "logs").topic("t"))
+    if count < MOST_BATCHES:
+        assert found.rows[-1][1:2] == [str(count)]
+        assert found.rows[-1][4] == "last"
+    else:
+        assert len(found.rows) == 3  # the head of the table, and two partitions
+        assert f"{MOST_BATCHES:,}" in found.paragraphs[-1]
 
 
 def test_thousands_of_partitions_are_a_short_page(tmp_path):

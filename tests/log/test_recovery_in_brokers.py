@@ -25,6 +25,7 @@ import kafkastore
 from kafkastore.errors import CorruptIndexError, UnsupportedFormatError
 from kafkastore.recovery.log_recovery import recover_log
 from kafkastore.segment.log_segment import LogSegment
+from kafkastore.versions import parse_version
 
 pytestmark = pytest.mark.kafka
 
@@ -321,6 +322,76 @@ def test_a_broker_splits_and_replays_batches_of_an_unknown_magic_as_was_worked_o
             broker_on([tmp_path / name], version, tmp_path / "out", options),
         ):
             pass
+
+
+# Name -> arguments of `with_magic`, the log start offset, and the version since which it stops.
+# The first byte of the checksums, 0xfe, is to old formats attributes with an unknown codec.
+NEAR = {0: [0, 1, 2], 5: [5]}
+ODD_WRAPPERS = {
+    "t-0": (130, 0, NEAR, 0, "4.0"),  # the first batch that is replayed
+    "t-1": (0, 0, NEAR, 0, "4.0"),
+    "t-2": (1, 1, NEAR, 0, None),  # a later one
+    "t-3": (0, 1, NEAR, 2, "4.1"),  # one before it
+    "t-4": (130, 1, NEAR, 2, "4.1"),
+    "t-5": (255, 2, NEAR, 2, "4.0"),
+}
+
+
+@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1", "4.3.1"], 1, "ODD_WRAPPERS"))
+def test_a_broker_decompresses_old_batches_on_its_way_to_the_first_to_replay_as_was_worked_out(
+    require_broker, tmp_path, version
+):
+    """Since 4.0 it does not start if it can't: its search for an offset reads first offsets."""
+    require_broker(version)
+    expected, starts, stopping = {}, {}, []
+    for name, (*arguments, starts[name], since) in ODD_WRAPPERS.items():
+        log = kafkastore.open(with_magic(tmp_path / name, *arguments))[name]
+        options = {"recovery_point": 5, "log_start_offset": starts[name]}
+        if since is None or parse_version(version) < parse_version(since):
+            expected[name] = recover_log(log, version, **options)
+            continue
+        stopping.append(name)
+        with pytest.raises(UnsupportedFormatError) as caught:
+            recover_log(log, version, **options)
+        assert caught.value.position == arguments[1] * 70
+    options = LoadOptions(
+        recover=True, recovery_points=dict.fromkeys(starts, 5), log_start_offsets=starts
+    )
+    directories = [tmp_path / name for name in expected]
+    with broker_on(directories, version, tmp_path / "out", options) as context:
+        for name, recovered in expected.items():
+            ours, theirs = files_after(recovered), files_of(context.cluster.logs / name)
+            assert ours.keys() - theirs.keys() == set(), name
+        context.stop()
+    for name in stopping:
+        assert_search_stops_it([tmp_path / name], version, tmp_path / "out", options)
+
+
+@pytest.mark.parametrize("version", some(["3.9.1", "4.1.1", "4.3.1"], 1, "ODD_WRAPPERS"))
+def test_a_broker_decompresses_the_batch_of_the_last_index_entry_after_a_clean_shutdown(
+    require_broker, tmp_path, version
+):
+    """Without an entry this is the first batch of the last segment."""
+    require_broker(version)
+    directory = with_magic(tmp_path / "t-0", 0, 0, {0: [0, 1, 2]})
+    log = kafkastore.open(directory)["t-0"]
+    if parse_version(version) < parse_version("4.0"):
+        assert recover_log(log, version, is_clean=True).log_end_offset == 3
+        with broker_on([directory], version, tmp_path / "out", LoadOptions()) as context:
+            assert (context.cluster.logs / "t-0").exists()
+    else:
+        with pytest.raises(UnsupportedFormatError):
+            recover_log(log, version, is_clean=True)
+        assert_search_stops_it([directory], version, tmp_path / "out", LoadOptions())
+
+
+def assert_search_stops_it(directories, version, out, options):
+    """Assert that a broker does not start, because a search for an offset fails."""
+    with (
+        pytest.raises(BrokerFailure, match="searchForOffsetFromPosition"),
+        broker_on(directories, version, out, options),
+    ):
+        pass
 
 
 def compare_with_broker(

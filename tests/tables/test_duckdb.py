@@ -249,7 +249,7 @@ def test_columns_partitions_and_bounds_are_those_asked_for(store: LogStore) -> N
             register(connection, store, "c")
 
 
-@pytest.mark.parametrize("arguments", [{"limit": 3}, {"name": ""}, {"name": 5}])
+@pytest.mark.parametrize("arguments", [{"limit": 3}, {"topic": "a"}, {"name": ""}, {"name": 5}])
 def test_wrong_arguments_make_no_view(store: LogStore, arguments: Any) -> None:
     with connect() as connection:
         with pytest.raises(TypeError):

@@ -232,8 +232,9 @@ def test_errors_are_kafkastore_s_own(store: LogStore, tmp_path: Path) -> None:
         scan(store, columns=["keys"])
     with refused("start_offset", ArgumentTypeError):
         scan(store, start_offset="3")  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        scan(store, limit=3)  # type: ignore[call-arg]
+    for name in ("limit", "filter", "topic"):
+        with pytest.raises(TypeError, match="scan"):
+            scan(store, **{name: 3})  # type: ignore[arg-type]
     root = write_numbered(tmp_path / "logs", ["a-0"], 40)
     path = next(root.rglob("00000000000000000020.log"))
     data = bytearray(path.read_bytes())

@@ -21,6 +21,7 @@ cdef const char* HEX = b"0123456789abcdef"
 cdef const char* BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 cdef int64_t DAY = 86_400_000
+cdef int64_t FIRST_OF_CALENDAR = -62_135_596_800_000  # 0001-01-01, ms
 cdef int64_t AFTER_CALENDAR = 253_402_300_800_000     # 10000-01-01, ms
 
 
@@ -100,14 +101,15 @@ cdef class LineBuffer:
         """Write a timestamp as `log.time_text.format_time` does, in UTC."""
         cdef int64_t days
         cdef uint32_t ms, era, day_of_era, year_of_era, day_of_year, month
-        if timestamp < 0:
+        if timestamp == -1:
             return self.put(c"-")
-        if timestamp >= AFTER_CALENDAR:
+        if timestamp < FIRST_OF_CALENDAR or timestamp >= AFTER_CALENDAR:
             self.put_number(timestamp)
             return self.put_text(b" ms")
         self.need(32)
         # Of a calendar that begins on 0000-03-01, so that leap days end its years.
-        days = timestamp // DAY + 719468
+        timestamp += 719468 * DAY
+        days = timestamp // DAY
         ms = <uint32_t> (timestamp % DAY)
         era = <uint32_t> (days // 146097)
         day_of_era = <uint32_t> (days % 146097)

@@ -12,10 +12,12 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkastore.arguments import INT64_MIN
 from kafkastore.cli.cat.record_filter import filter_rows
 from kafkastore.cli.cat.record_writer import RecordWriter
 from kafkastore.cli.output.output_files import OutputFiles
 from kafkastore.errors import ChangeRefusedError
+from kafkastore.formats.indexes.entries import NO_TIMESTAMP
 from kafkastore.formats.primitives.record_buffers import RecordBuffers
 from kafkastore.log.time_text import format_time
 
@@ -31,7 +33,7 @@ _FIELD = re.compile(r"\{(" + "|".join(_FIELDS) + r")\}")
 _OTHER_BRACES = re.compile(r"\{[^{}]*\}?|\}")
 #: Writers that may keep rows or buffers in memory at a time.
 _MOST_UNSETTLED = 8
-#: In place of the date of a record without a timestamp, or with one after the year 9999.
+#: In place of the date of a record without a timestamp, or with one outside the years 1 to 9999.
 UNDATED = "undated"
 
 
@@ -157,7 +159,8 @@ def _millis(batch: RecordBatch | RecordBuffers) -> NDArray[np.int64]:
 def _dates(numbers: NDArray[np.int64], zone: tzinfo | None) -> NDArray[np.str_]:
     """Return the date of each timestamp in ms."""
     if zone is None:  # the same day has the same text
-        days, place = np.unique(np.maximum(numbers // 86_400_000, -1), return_inverse=True)
+        numbered = np.where(numbers == NO_TIMESTAMP, INT64_MIN, numbers // 86_400_000)
+        days, place = np.unique(numbered, return_inverse=True)
         texts = np.array([_date(86_400_000 * day, None) for day in days.tolist()])
         found: NDArray[np.str_] = texts[place]
         return found

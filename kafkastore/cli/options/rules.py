@@ -1,11 +1,10 @@
 """The option ``--rules``: the rules by which offsets are found."""
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import click
 
 from kafkastore.lookup.rules import CORRECT, KIP_33, LEGACY, UnknownRulesError, broker_rules
+from kafkastore.shown_text import similar_names
 from kafkastore.versions import NEWEST_VERSION
 
 #: The rules of ``--rules all``, in historical order.
@@ -30,7 +29,7 @@ def check_rules(name: str, others: str = "all, ") -> str:
 def _hint_at_rules(name: str) -> str:
     """Return which rules are probably meant, if that is clear."""
     number = name.strip().lower().removeprefix("kafka").removeprefix("-").removeprefix("v")
-    for meant in (number, *get_close_matches(name.lower(), ALL_RULES, n=1)):
+    for meant in (number, *similar_names(name, ALL_RULES)):
         if meant != name and (meant in ALL_RULES or _is_version(meant)):
             return f"; did you mean {meant}?"
     return ""

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,6 +12,7 @@ from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.errors import KafkaStoreError, NotALogDirectoryError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.paths import is_url, open_path
+from kafkastore.shown_text import similar_names
 from kafkastore.store.log_store import LogStore, open_store
 from kafkastore.store.partition_log import PartitionLog
 from kafkastore.store.topic_logs import is_pattern, match_topics
@@ -212,7 +212,7 @@ def hint_at(name: str, known: Sequence[str], alike: Sequence[str] = ()) -> str:
 
     `alike` are all names that may be meant, `known` by default.
     """
-    if not is_pattern(name) and (close := get_close_matches(name, alike or known, n=1)):
+    if not is_pattern(name) and (close := similar_names(name, alike or known)):
         return f"did you mean {close[0]}?"
     shown = ", ".join(known[:5]) + (", ..." if len(known) > 5 else "")
     return f"there are {shown}" if known else ""

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -22,6 +21,7 @@ from kafkastore.log.timestamp_warnings import (
     meant_timestamp,
 )
 from kafkastore.segment.index_trust import DEFAULT_INDEXES, INDEXES, Indexes
+from kafkastore.shown_text import similar_names
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -144,7 +144,7 @@ def _meant_time(text: str, more_names: Iterable[str]) -> str | None:
             return f"{datetime.strptime(word, form):%Y-%m-%d}T00:00:00Z"
     if _TIME_OF_DAY.fullmatch(word):
         return f"{datetime.fromtimestamp(clock() / 1000, UTC):%Y-%m-%d}T{word.zfill(5)}Z"
-    return next(iter(get_close_matches(word, ["now", *more_names], n=1, cutoff=0.7)), None)
+    return next(iter(similar_names(word, ["now", *more_names], cutoff=0.7)), None)
 
 
 def _timestamp(text: str, parsed: datetime, zone: tzinfo | None) -> int:

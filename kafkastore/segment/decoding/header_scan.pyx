@@ -12,10 +12,10 @@ from kafkastore.formats.records.batch_header cimport (
     HeaderScan,
     scan_headers,
 )
+from kafkastore.reads cimport check_fetched
 from kafkastore.segment.log_window cimport read_some
 
 from kafkastore.formats.records.batch_header import bytes_of
-from kafkastore.reads import check_fetched
 
 
 def scan_file(

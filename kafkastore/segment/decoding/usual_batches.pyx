@@ -30,9 +30,8 @@ from kafkastore.formats.records.record_columns cimport (
     RecordColumns,
 )
 from kafkastore.formats.state.aborted_batches cimport AbortedBatches, is_aborted
+from kafkastore.reads cimport check_fetched
 from kafkastore.segment.log_window cimport read_some
-
-from kafkastore.reads import check_fetched
 
 # A call ends after so many bytes even if it finds no rows: the reading may have been stopped.
 cdef int64_t MOST_BYTES = 16 * 1024 * 1024

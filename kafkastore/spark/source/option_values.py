@@ -1,7 +1,6 @@
 """Parsers of option values, which are texts by lower-case names, and errors."""
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from kafkastore.arguments import INT64_MAX
 from kafkastore.errors import KafkaStoreError
 from kafkastore.formats.primitives.json_text import parse_json
+from kafkastore.shown_text import similar_names
 
 #: The working directory of a Spark Connect session's Python, deleted with the session.
 _FOLDER_OF_A_SESSION = re.compile(r"/(userFiles|artifacts)-[0-9a-f-]{36}(/|$)")
@@ -68,9 +68,8 @@ def must_be(name: str, like: str, given: str) -> OptionError:
 
 def unknown(name: str, what: str, known: Iterable[str], there: str) -> OptionError:
     """Return the error for an unknown name, with the nearest known one or `there`."""
-    lower = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), lower, 1)
-    hint = f"did you mean {lower[near[0]]}?" if near else f"there are {there}"
+    near = similar_names(name, known)
+    hint = f"did you mean {near[0]}?" if near else f"there are {there}"
     return OptionError(f"{what}; {hint}", OptionProblem.UNKNOWN, name)
 
 
