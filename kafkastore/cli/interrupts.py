@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: The exit code that a shell reports for a program that SIGINT ended.
 INTERRUPTED = 130
+#: What service managers, `timeout` and closed terminals send.
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 #: Files to remove when the process ends immediately.
 temporary_files: set[str] = set()
 
@@ -35,11 +37,12 @@ _IMPORTS = "<frozen importlib._bootstrap>"
 class _State:
     """State of this process; an ignored SIGINT, as after ``nohup``, stays so."""
 
-    is_ours = is_working = has_come = False
+    is_program = is_ours = is_working = has_come = False
 
 
 def end_the_process() -> None:
     """Make Ctrl-C end the process immediately, with one sentence."""
+    _State.is_program = True
     if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _raise_or_end, _end):
         _State.is_ours = True
         signal.signal(signal.SIGINT, _end)
@@ -66,18 +69,19 @@ def raised() -> Iterator[None]:
 
 @contextmanager
 def noted() -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl-C in the `with` block be only noted.
+    """Let the first Ctrl-C, SIGTERM or SIGHUP in the `with` block be only noted.
 
-    Yields a function that returns whether it has come.
+    Yields a function that returns whether one has come.
     """
-    if not _State.is_ours:
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGINT, _note_or_end)
+    numbers = [signal.SIGINT] if _State.is_ours else []
+    if _State.is_program:  # a shell's script ignores SIGINT for what it starts in the background
+        numbers += [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    before = {each: signal.signal(each, _note_or_end) for each in numbers}
     try:
         yield have_come
     finally:
-        signal.signal(signal.SIGINT, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def reinstall() -> None:

@@ -157,6 +157,26 @@ def wait_for_lines(
         time.sleep(0.05)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_completes_the_file_of_a_background_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    root, output = tmp_path / "logs", tmp_path / "followed.json"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        append(log_dir.writer("t", 0, SEGMENTS), range(7))
+    ignored = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as shells do for "command &"
+    try:
+        with following(root, "-o", output) as process:
+            wait_for_lines(process, tmp_path, ".followed.json*", 7)
+            process.send_signal(number)
+            assert process.communicate(timeout=60) == ("", "")
+            assert process.returncode == 0
+    finally:
+        signal.signal(signal.SIGINT, ignored)
+    assert len(output.read_text().splitlines()) == 7
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_an_interrupt_completes_a_parquet_file(tmp_path: Path) -> None:
     root, output = tmp_path / "logs", tmp_path / "followed.parquet"
     with kafkastore.LogDirWriter(root) as log_dir:
@@ -177,6 +197,19 @@ def test_committed_records_are_followed(run: Run, golden_case: Any) -> None:
     count = len(expected.lines)
     assert count > 10
     assert run("cat", golden_case.logs, *options, "--follow", "-c", count) == expected
+
+
+def test_following_ends_when_no_process_reads_its_output(tmp_path: Path) -> None:
+    root = tmp_path / "logs"
+    with kafkastore.LogDirWriter(root) as log_dir:
+        append(log_dir.writer("t", 0, SEGMENTS), range(2))
+    with following(root, "--json") as process:
+        assert read_offsets(process, 2) == [(0, 0), (0, 1)]
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 def test_following_up_to_no_record_ends_at_once(tmp_path: Path) -> None:

@@ -155,6 +155,19 @@ def test_output_works_without_unicode(sample_root: Path, tmp_path: Path) -> None
         assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_failure(sample_root: Path, tmp_path: Path, closed: str) -> None:
+    output = tmp_path / "records.json"
+    for line in (["ls", sample_root], ["cat", sample_root], ["cat", sample_root, "-o", output]):
+        done = subprocess.run(
+            ["sh", "-c", f'"$0" "$@" {closed}', PROGRAM, *map(str, line)], capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert bool(done.stdout) == (line[-1] == sample_root and closed[:3] != ">&-")
+    assert len(output.read_text().splitlines()) == 220
+
+
 def on_terminal(*arguments: object, stdout_too: bool) -> tuple[int, bytes, bytes]:
     """Run a command with stderr, or stdout too, on a terminal; return code, stdout, terminal."""
     ours, theirs = pty.openpty()

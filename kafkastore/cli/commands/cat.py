@@ -5,6 +5,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from kafkastore.cli.options.times import Moment, indexes_option
 from kafkastore.cli.options.whole_numbers import WholeNumber
 from kafkastore.cli.output.failures import print_note
 from kafkastore.cli.output.json_lines import write_json
-from kafkastore.cli.output.output_file import is_stdout
+from kafkastore.cli.output.output_file import check_reader, is_stdout
 from kafkastore.cli.output.partition_errors import Problems
 from kafkastore.cli.output.progress import progress
 from kafkastore.cli.output.tables import format_count
@@ -160,8 +161,9 @@ def command(
     ):
         if follow:
             ranges = follow_logs(
-                lambda: call.select(*call.paths), bounds, problems, writer.flush, is_over
-            )
+                lambda: call.select(*call.paths), bounds, problems,
+                partial(_flush, writer, to_stdout=to_stdout), is_over,
+            )  # fmt: skip
         written = _write(writer, ranges, bounds.limit, threads, problems, advance, is_over)
     if not written and bounds.limit != 0 and not problems.count and not follow:
         _note_why_empty(selection)
@@ -176,6 +178,13 @@ def _is_given(name: str) -> bool:
 
 def _never() -> bool:
     return False
+
+
+def _flush(writer: RecordWriter, *, to_stdout: bool) -> None:
+    """Flush a writer; raise if no process reads, even if nothing was written."""
+    writer.flush()
+    if to_stdout:
+        check_reader(sys.stdout.buffer)
 
 
 def _as_int64(number: int | None) -> int | None:

@@ -4,8 +4,10 @@ Output to a pipe or a device is written directly.
 """
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import select
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +36,14 @@ STDOUT = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 def is_stdout(path: Path | None) -> bool:
     """Return whether a path is standard output."""
     return str(path) in STDOUT
+
+
+def check_reader(file: BinaryIO) -> None:
+    """Raise BrokenPipeError if a file is a pipe that no process reads any more."""
+    output = select.poll()
+    output.register(file, 0)  # errors are always reported
+    if output.poll(0):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def check_output(path: Path, store: LogStore) -> None:
