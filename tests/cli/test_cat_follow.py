@@ -169,7 +169,7 @@ def test_a_signal_completes_the_file_of_a_background_process(
         with following(root, "-o", output) as process:
             wait_for_lines(process, tmp_path, ".followed.json*", 7)
             process.send_signal(number)
-            assert process.communicate(timeout=60) == ("", "")
+            assert process.communicate(timeout=800) == ("", "")
             assert process.returncode == 0
     finally:
         signal.signal(signal.SIGINT, ignored)
@@ -207,7 +207,7 @@ def test_following_ends_when_no_process_reads_its_output(tmp_path: Path) -> None
         assert read_offsets(process, 2) == [(0, 0), (0, 1)]
         assert process.stdout is not None
         process.stdout.close()
-        assert process.wait(60) == 141
+        assert process.wait(800) == 141
         assert process.stderr is not None
         assert process.stderr.read() == ""
 
@@ -264,7 +264,7 @@ def test_records_of_a_topic_that_is_deleted_are_kept(tmp_path: Path) -> None:
             wait_for_lines(process, tmp_path, f".{number}.json*", 5)
         for number in range(2):
             (root / f"t-{number}").rename(tmp_path / f"t-{number}.deleted")
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=800)
         assert process.returncode == 2
         assert [line.split(":")[1] for line in errors.splitlines()] == [" t-0", " t-1"]
     for number in range(2):
