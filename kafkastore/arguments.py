@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
@@ -129,6 +129,13 @@ def check_callable(name: str, value: object) -> None:
     """Refuse an optional argument that can't be called."""
     if value is not None and not callable(value):
         raise ArgumentTypeError(name, "callable", value)
+
+
+def check_keywords(function: str, options: Mapping[str, Any], known: type) -> None:
+    """Refuse options that are not among the arguments of a function, as Python does."""
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def check_one_dimension(name: str, dimensions: int) -> None:

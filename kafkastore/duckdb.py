@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from kafkastore.arguments import INT64_MAX, INT64_MIN
+from kafkastore.arguments import INT64_MAX, INT64_MIN, check_keywords
 from kafkastore.errors import ArgumentTypeError, ArgumentValueError, MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.records_as_arrow import ScanArguments
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.log_table import LogTable, check_names, without_traceback
+from kafkastore.store.log_table import LogTable, without_traceback
 from kafkastore.store.record_limits import RecordLimits
 
 try:
@@ -123,7 +123,7 @@ def register(
         raise ArgumentTypeError("name", "a name such as 'kafkastore'", name)
     if "limit" in options:
         raise TypeError("register() takes no limit; write LIMIT in the query")
-    check_names("register", options, ScanArguments)
+    check_keywords("register", options, ScanArguments)
     store = open_paths(path)
     chosen = store.chosen_of(topics, partitions)
     by_topic: dict[str, list[TopicPartition]] = {}

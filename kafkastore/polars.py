@@ -21,11 +21,12 @@ except ModuleNotFoundError as missing:
         name=missing.name,
     ) from missing
 
+from kafkastore.arguments import check_keywords
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.records_as_arrow import ScanArguments
 from kafkastore.segment.index_trust import Indexes
 from kafkastore.store.log_store import AnyPartition, LogStore, Paths, open_paths
-from kafkastore.store.log_table import LogTable, check_names
+from kafkastore.store.log_table import LogTable
 from kafkastore.store.record_limits import Comparison, RecordLimits
 
 _COMPARISONS: dict[str, Comparison] = {
@@ -83,7 +84,7 @@ def scan(
     """
     if "limit" in options:
         raise TypeError("scan() takes no limit; use LazyFrame.head")
-    check_names("scan", options, ScanArguments)
+    check_keywords("scan", options, ScanArguments)
     store = open_paths(path)
     source = _Source(
         store,

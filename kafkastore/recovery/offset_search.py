@@ -38,13 +38,13 @@ def _is_found(run: BatchRun, target_offset: int, rules: BrokerRules, log: LogFil
     """Return whether the search ends in a run, whose wrappers have base offset -1."""
     base_offsets, last_offsets = run.headers["base_offset"], run.headers["last_offset"]
     compared = base_offsets if rules.search_reads_all_first_offsets else last_offsets
-    found = np.flatnonzero(compared >= target_offset)[:1]
-    first = 0 if rules.search_reads_all_first_offsets else found[0] if len(found) else len(compared)
-    end = found[0] + 1 if len(found) else len(compared)
-    for index in range(first, end):
+    reached = np.flatnonzero(compared >= target_offset)
+    found = int(reached[0]) if len(reached) else len(compared)
+    first = 0 if rules.search_reads_all_first_offsets else found
+    for index in range(first, min(found + 1, len(compared))):
         if base_offsets[index] < 0 and _first_offset(run, index, log) >= target_offset:
             return True
-    return len(found) > 0
+    return found < len(compared)
 
 
 def _first_offset(run: BatchRun, index: int, log: LogFile) -> int:

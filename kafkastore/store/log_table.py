@@ -1,12 +1,13 @@
 """The table of records that `to_arrow` returns."""
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from types import TracebackType
 from typing import Any, Self, Unpack
 from weakref import WeakSet
 
+from kafkastore.arguments import check_keywords
 from kafkastore.errors import KafkaStoreError, MissingExtraError
 from kafkastore.formats.state.file_names import TopicPartition
 from kafkastore.log.log_view import LogView
@@ -152,7 +153,7 @@ def table_of_partitions(
     **options: Unpack[ArrowArguments],
 ) -> LogTable:
     """Return the table of some partitions of a store; see `LogStore.to_arrow`."""
-    check_names("to_arrow", options, ArrowArguments)
+    check_keywords("to_arrow", options, ArrowArguments)
     logs_of(chosen)  # raises an error now if one is missing or duplicate
     topics = tuple(sorted({each.topic for each in chosen})) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
@@ -169,7 +170,7 @@ def latest_of_partitions(
     **options: Unpack[LatestArguments],
 ) -> LogTable:
     """Return the last records of some partitions of a topic; see `TopicLogs.latest`."""
-    check_names("latest", options, LatestArguments)
+    check_keywords("latest", options, LatestArguments)
     logs_of(chosen)  # raises an error now if one is missing or duplicate
     topics = tuple({each.topic for each in chosen}) if dictionary else None
     checked = ArrowOptions(columns=columns, all_topics=topics, **options)
@@ -177,10 +178,3 @@ def latest_of_partitions(
         checked.schema,
         lambda: read_latest(logs_of(chosen), checked, include_tombstones=include_tombstones),
     )
-
-
-def check_names(function: str, options: Mapping[str, Any], known: type) -> None:
-    """Refuse options that are not among the arguments of a function, as Python does."""
-    for name in options:
-        if name not in known.__annotations__:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")

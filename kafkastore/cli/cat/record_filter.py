@@ -54,7 +54,7 @@ def filter_rows(
         return batch.filter(keeps)
     import pyarrow as pa
 
-    bits = np.packbits(keeps, bitorder="little")
+    bits = np.packbits(keeps, bitorder="little")  # `pyarrow.array` would import pandas
     return batch.filter(pa.Array.from_buffers(pa.bool_(), len(keeps), [None, pa.py_buffer(bits)]))
 
 
